@@ -39,6 +39,9 @@ pub struct Row {
     pub beside: String,
     /// Negotiated version and suite.
     pub suite: String,
+    /// The version of HTTP that the client speaks; empty: HTTP/1.1 or HTTP/2, by the cell.
+    #[serde(default)]
+    pub protocol: String,
 
     /// Wall time of the load, ns.
     pub elapsed: u64,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::log::{Entry, parse};
-use crate::load::{Extent, Suite};
+use crate::load::{Extent, Protocol, Suite};
 use crate::study::Cell;
 
 /// The traffic of a log.
@@ -78,6 +78,10 @@ pub fn read(text: impl Iterator<Item = String>, calls: Option<f64>) -> Result<Mi
 }
 
 impl Mix {
+    pub(super) fn join_equal_sizes(&mut self) {
+        join_equal_sizes(&mut self.classes);
+    }
+
     /// The cells that stand for the mix: each class over HTTP/1.1 and over HTTP/2, where the log has them.
     pub fn cells(&self, extent: Extent) -> Vec<Cell> {
         let calls = (self.calls.round() as u64).max(1);
@@ -85,7 +89,8 @@ impl Mix {
             |class: &Class| Cell { suite: self.suite, ..Cell::closed(class.size, Some(calls), CONNECTIONS, extent) };
         let by_http1 = self.classes.iter().map(cell).filter(|_| self.http2 < 1.0 - NEGLIGIBLE);
         // A load by HTTP/2 has no limit of requests on a connection.
-        let by_http2 = |class: &Class| Cell { calls: None, streams: Some(STREAMS), ..cell(class) };
+        let by_http2 =
+            |class: &Class| Cell { calls: None, protocol: Protocol::Http2 { streams: STREAMS }, ..cell(class) };
         let by_http2 = self.classes.iter().map(by_http2).filter(|_| self.http2 > NEGLIGIBLE);
         by_http1.chain(by_http2).collect()
     }
@@ -93,10 +98,10 @@ impl Mix {
     /// How often the requests of a cell occur for each response of the mix.
     pub fn weight(&self, cell: &Cell) -> f64 {
         let class = self.classes.iter().find(|class| class.size == cell.size);
-        let protocol = match cell.streams {
+        let protocol = match cell.protocol {
             _ if self.http2 <= NEGLIGIBLE || self.http2 >= 1.0 - NEGLIGIBLE => 1.0,
-            Some(_) => self.http2,
-            None => 1.0 - self.http2,
+            Protocol::Http1 => 1.0 - self.http2,
+            _ => self.http2,
         };
         class.map_or(0.0, |class| class.share * class.weight) * protocol
     }
@@ -131,8 +136,13 @@ fn classes(entries: &[Entry]) -> Vec<Class> {
             Class { size, share: count as f64 / all, weight: (mean / size as f64).max(1.0) }
         })
         .collect();
+    join_equal_sizes(&mut classes);
+    classes
+}
+
+/// Two means may be one size.
+fn join_equal_sizes(classes: &mut Vec<Class>) {
     classes.sort_by_key(|class| class.size);
-    // Two means may be one size.
     classes.dedup_by(|other, class| {
         let is_same = other.size == class.size;
         if is_same {
@@ -142,7 +152,6 @@ fn classes(entries: &[Entry]) -> Vec<Class> {
         }
         is_same
     });
-    classes
 }
 
 /// To two digits, so that runs share their files.
@@ -237,7 +246,7 @@ mod tests {
         assert_eq!(cells.len(), 4, "two sizes, each by both protocols");
         let weights: f64 = cells.iter().map(|cell| mix.weight(cell)).sum();
         assert!((weights - 1.0).abs() < 1e-9, "{weights}");
-        assert!(cells.iter().all(|cell| cell.streams.is_some() || cell.calls == Some(10)));
+        assert!(cells.iter().all(|cell| cell.protocol != Protocol::Http1 || cell.calls == Some(10)));
     }
 
     #[test]

@@ -8,4 +8,5 @@
 pub mod estimate;
 pub mod log;
 pub mod mix;
+pub mod root;
 pub mod verdict;

@@ -1,6 +1,7 @@
 //! Arms: the servers that a study compares, started by the lab or already running.
 
 mod certificate;
+mod limits;
 mod nginx;
 mod nic;
 mod peer;
@@ -17,9 +18,12 @@ use aws_lc_rs::digest;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use sealion_ktls::probe::Probe;
 
+use crate::load::{Protocol, Suite};
 use crate::proof::Claim;
+use crate::study::{Cell, Scene};
 
 pub(crate) use certificate::Certificate;
+pub(crate) use limits::{Group, Limits};
 pub use nginx::Nginx;
 pub(crate) use nic::{ClientPlace, Place};
 pub(crate) use peer::Peer;
@@ -40,6 +44,8 @@ pub(crate) enum Arm {
     UserLog(LogFormat),
     /// [`Self::User`] with a metrics listener.
     UserMetrics,
+    /// [`Self::User`], loaded by HTTP/3.
+    UserHttp3,
     /// [`Self::User`] in a typical deployment: access log in combined format, metrics, three sites with features.
     UserSites,
     /// [`Self::UserLog`] in combined format with two workers, on all cores that the lab may use.
@@ -54,6 +60,8 @@ pub(crate) enum Arm {
     Nginx,
     /// [`Self::Nginx`] with an access log in a file, in its combined format.
     NginxLog,
+    /// [`Self::Nginx`] with its HTTP/3 module, loaded by HTTP/3.
+    NginxHttp3,
     /// [`Self::NginxLog`] with an `open_file_cache` of 100,000 files, or as many as may be open.
     NginxFiles,
     /// nginx as in [`Self::UserProxy`], with persistent connections.
@@ -64,6 +72,12 @@ pub(crate) enum Arm {
     NginxCacheKtls,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
+    /// [`Self::NginxKtls`] with the access log of [`Self::NginxLog`].
+    NginxLogKtls,
+    /// [`Self::NginxLog`] with a worker for each core of the machine and without `open_file_cache`.
+    NginxDefault,
+    /// [`Self::NginxDefault`] with `ssl_conf_command Options KTLS`.
+    NginxDefaultKtls,
     /// Sealion with `--ktls always`, over a network card that seals.
     Nic,
     /// A server that is already running.
@@ -121,6 +135,8 @@ pub(crate) struct Setup {
     pub(crate) scratch: PathBuf,
     /// Cores to pin them to; empty: none.
     pub(crate) cores: Vec<usize>,
+    /// The cgroup that limits them; `None`: no limits.
+    pub(crate) group: Option<PathBuf>,
     /// The address they listen on.
     pub(crate) address: IpAddr,
     /// The calibration for `auto`; `None`: the built-in costs of the server.
@@ -129,12 +145,22 @@ pub(crate) struct Setup {
     pub(crate) peer_pid: Option<u32>,
 }
 
+/// How clients reach a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// HTTP/1.1 or HTTP/2 over TCP.
+    Tcp,
+    /// HTTP/3 over QUIC.
+    Quic,
+}
+
 /// A server that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// The name for SNI, the Host field and the certificate check.
     pub(crate) name: String,
+    pub(crate) transport: Transport,
     /// The certificate to trust; `None`: any.
     pub(crate) roots: Option<PathBuf>,
     /// The request-target's path before the file name; ends with `/`.
@@ -153,7 +179,7 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of Sealion and nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 24] = [
+    pub(crate) const OWN: [Self; 29] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -164,7 +190,12 @@ impl Arm {
         Self::UserLog(LogFormat::Logfmt),
         Self::UserLog(LogFormat::Json),
         Self::NginxLog,
+        Self::NginxLogKtls,
+        Self::NginxDefault,
+        Self::NginxDefaultKtls,
         Self::UserMetrics,
+        Self::UserHttp3,
+        Self::NginxHttp3,
         Self::UserSites,
         Self::UserTwo,
         Self::NginxFiles,
@@ -182,16 +213,20 @@ impl Arm {
 
     /// Whether the server writes an access log.
     pub(crate) fn has_log(&self) -> bool {
-        matches!(
-            self,
-            Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_) | Self::NginxLog | Self::NginxFiles
-        )
+        match self {
+            Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_) => true,
+            Self::NginxLog | Self::NginxFiles | Self::NginxLogKtls => true,
+            Self::NginxDefault | Self::NginxDefaultKtls => true,
+            _ => false,
+        }
     }
 
     /// The path that a measurement must prove.
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
+            Self::UserHttp3 | Self::NginxHttp3 | Self::NginxDefault => Claim::UserSpace,
+            Self::NginxLogKtls | Self::NginxDefaultKtls => Claim::Kernel,
             Self::UserProxy | Self::NginxProxy | Self::Cache(Ktls::Never) | Self::NginxCache => Claim::UserSpace,
             Self::Cache(Ktls::Always) | Self::NginxCacheKtls => Claim::Kernel,
             Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
@@ -242,6 +277,10 @@ impl Arm {
             self,
             Self::Nginx
                 | Self::NginxLog
+                | Self::NginxHttp3
+                | Self::NginxLogKtls
+                | Self::NginxDefault
+                | Self::NginxDefaultKtls
                 | Self::NginxFiles
                 | Self::NginxProxy
                 | Self::NginxCache
@@ -266,6 +305,23 @@ impl Arm {
         }
     }
 
+    /// How clients reach it.
+    pub(crate) fn transport(&self) -> Transport {
+        match self {
+            Self::UserHttp3 | Self::NginxHttp3 => Transport::Quic,
+            _ => Transport::Tcp,
+        }
+    }
+
+    /// Whether this arm is measured in a cell. A load by HTTP/3 is a closed loop over connections that stay open, by a
+    /// suite of TLS 1.3.
+    pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
+        let is_tls13 = !matches!(cell.suite, Suite::Tls12Aes128Gcm | Suite::Tls12Aes256Gcm);
+        let is_closed = cell.calls.is_none() && cell.rate.is_none() && !cell.resume;
+        let is_plain = matches!(cell.scene, Scene::Alone | Scene::Many { .. }) && cell.protocol == Protocol::Http1;
+        self.transport() == Transport::Tcp || (is_tls13 && is_closed && is_plain)
+    }
+
     /// Starts the server and waits until it accepts connections.
     ///
     /// # Errors
@@ -275,6 +331,7 @@ impl Arm {
             Self::User => sealion::start(setup, &Deployment::new(Ktls::Never)),
             Self::UserLog(format) => sealion::start(setup, &Deployment::new(Ktls::Never).with_log(*format)),
             Self::UserMetrics => sealion::start(setup, &Deployment::new(Ktls::Never).with_metrics()),
+            Self::UserHttp3 => sealion::start(setup, &Deployment::new(Ktls::Never).with_http3()),
             Self::UserSites => sealion::start_sites(setup),
             Self::UserTwo => {
                 let two = Deployment { workers: Some(2), ..Deployment::new(Ktls::Never).with_log(LogFormat::Combined) };
@@ -301,7 +358,9 @@ impl Arm {
                 let server = nginx::start(setup, self, Some(behind.address))?;
                 Ok(Server { _behind: behind.process, ..server })
             }
-            Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls => nginx::start(setup, self, None),
+            Self::Nginx | Self::NginxKtls | Self::NginxLog | Self::NginxLogKtls => nginx::start(setup, self, None),
+            Self::NginxDefault | Self::NginxDefaultKtls => nginx::start(setup, self, None),
+            Self::NginxHttp3 | Self::NginxFiles => nginx::start(setup, self, None),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
@@ -327,6 +386,8 @@ impl fmt::Display for Arm {
             Self::UserLog(LogFormat::Logfmt) => "user-logfmt",
             Self::UserLog(LogFormat::Json) => "user-json",
             Self::UserMetrics => "user-metrics",
+            Self::UserHttp3 => "user-h3",
+            Self::NginxHttp3 => "nginx-h3",
             Self::UserSites => "user-sites",
             Self::UserTwo => "user-two",
             Self::UserProxy => "user-proxy",
@@ -345,6 +406,9 @@ impl fmt::Display for Arm {
             Self::NginxCache => "nginx-cache",
             Self::NginxCacheKtls => "nginx-cache-ktls",
             Self::NginxKtls => "nginx-ktls",
+            Self::NginxLogKtls => "nginx-log-ktls",
+            Self::NginxDefault => "nginx-default",
+            Self::NginxDefaultKtls => "nginx-default-ktls",
             Self::Nic => "nic",
             Self::Peer(peer) => {
                 let name = peer.named.as_ref().map(|arm| format!("{arm}=")).unwrap_or_default();
@@ -412,8 +476,27 @@ mod tests {
             assert_eq!(arm.to_string().parse(), Ok(arm));
         }
         assert!("https://localhost:8443/".parse::<Arm>().is_ok());
-        assert!("nginx-quic".parse::<Arm>().unwrap_err().contains("nginx-ktls"));
+        assert!("nginx-spdy".parse::<Arm>().unwrap_err().contains("nginx-ktls"));
         assert!("ftp://localhost/".parse::<Arm>().is_err());
+    }
+
+    #[test]
+    fn arms_of_http_3_are_measured_where_quic_can_be_loaded() {
+        let closed = Cell::closed(1024, None, 4, crate::load::Extent::Requests(1));
+        let others = [
+            Cell { calls: Some(1), ..closed.clone() },
+            Cell { rate: Some(1.0), ..closed.clone() },
+            Cell { resume: true, ..closed.clone() },
+            Cell { suite: Suite::Tls12Aes128Gcm, ..closed.clone() },
+            Cell { scene: Scene::HalfLoad, ..closed.clone() },
+            Cell { scene: Scene::Idle, ..closed.clone() },
+            Cell { protocol: Protocol::Http2 { streams: 1 }, ..closed.clone() },
+        ];
+        for arm in [Arm::UserHttp3, Arm::NginxHttp3] {
+            assert!(arm.has_cell(&closed));
+            assert!(others.iter().all(|cell| !arm.has_cell(cell)), "{arm}");
+        }
+        assert!(others.iter().all(|cell| Arm::User.has_cell(cell)));
     }
 
     #[test]

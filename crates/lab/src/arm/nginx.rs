@@ -7,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Arm, Certificate, Process, Server, Setup, find_program, shown};
+use super::{Arm, Certificate, Process, Server, Setup, Transport, find_program, shown};
+use crate::proof::Claim;
 
 /// The nginx program and its version.
 #[derive(Debug, Clone)]
@@ -54,6 +55,13 @@ impl Nginx {
         Ok(nginx)
     }
 
+    /// Why it cannot serve HTTP/3; `None` if it can.
+    pub(crate) fn lacks_http3(&self) -> Option<String> {
+        let has_module = self.built.contains("--with-http_v3_module");
+        let version = self.version.split(',').next().unwrap_or_default();
+        (!has_module).then(|| format!("nginx {version} has no HTTP/3: it is built without --with-http_v3_module"))
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         if let Some(libraries) = &self.libraries {
@@ -65,9 +73,10 @@ impl Nginx {
 
 /// `arm`: an arm of nginx. `behind`: the server to forward requests to.
 pub(super) fn start(setup: &Setup, arm: &Arm, behind: Option<SocketAddr>) -> Result<Server> {
-    start_as(setup, &arm.to_string(), |nginx, directory, address| {
+    let server = start_as(setup, &arm.to_string(), |nginx, directory, address| {
         configuration(setup, nginx, directory, address, &Role::Arm(arm, behind))
-    })
+    })?;
+    Ok(Server { transport: arm.transport(), ..server })
 }
 
 /// Starts the server behind a proxy, which serves the files.
@@ -103,14 +112,17 @@ fn start_as(
     // Before it has read its configuration, nginx logs to the path it was built with.
     let arguments =
         ["-e", "stderr", "-p", &directory.display().to_string(), "-c", &file.display().to_string()].map(str::to_owned);
-    let started = Process::start(nginx.command().args(&arguments), &setup.cores).and_then(|mut process| {
-        process.wait_until(|| TcpStream::connect(address).is_ok())?;
-        Ok(process)
-    });
+    let started = Process::start(nginx.command().args(&arguments), &setup.cores, setup.group.as_deref()).and_then(
+        |mut process| {
+            process.wait_until(|| TcpStream::connect(address).is_ok())?;
+            Ok(process)
+        },
+    );
     let process = started.with_context(|| shown(&nginx.program, &arguments))?;
     Ok(Server {
         address,
         name: Certificate::NAME.to_owned(),
+        transport: Transport::Tcp,
         roots: Some(setup.certificate.certificate.clone()),
         prefix: "/".to_owned(),
         pid: Some(process.pid()),
@@ -127,7 +139,8 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let http2 = if nginx.built.contains("--with-http_v2_module") { " http2" } else { "" };
     let is = |other: &Arm| matches!(role, Role::Arm(arm, _) if *arm == other);
-    let has_ktls = is(&Arm::NginxKtls) || is(&Arm::NginxCacheKtls);
+    let has_ktls = matches!(role, Role::Arm(arm, _) if arm.claim() == Claim::Kernel);
+    let is_default = is(&Arm::NginxDefault) || is(&Arm::NginxDefaultKtls);
     let has_cache = is(&Arm::NginxCache) || is(&Arm::NginxCacheKtls);
     let ktls = if has_ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let has_log = matches!(role, Role::Arm(arm, _) if arm.has_log());
@@ -140,6 +153,11 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
             setup.certificate.certificate.display(),
             setup.certificate.key.display(),
         ),
+    };
+    // QUIC beside TCP on the same port: the lab waits for the port of TCP.
+    let quic = match role {
+        Role::Arm(arm, _) if arm.transport() == Transport::Quic => format!("    listen {address} quic;\n"),
+        _ => String::new(),
     };
     let ssl = if tls.is_empty() { String::new() } else { format!(" ssl{http2}") };
     let (upstream, content) = match role {
@@ -158,6 +176,10 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
         .filter(|module| !nginx.built.contains(&format!("--without-http_{module}_module")))
         .map(|module| format!("  {module}_temp_path {directory}/{module};\n"))
         .collect();
+    let open_files = match is_default {
+        true => String::new(),
+        false => format!("  open_file_cache max={cached} inactive=60s;\n  open_file_cache_valid 60s;\n"),
+    };
     format!(
         "daemon off;
 {user}worker_processes {workers};
@@ -172,15 +194,13 @@ http {{
   sendfile on;
   tcp_nopush on;
   keepalive_requests 1000000000;
-  open_file_cache max={cached} inactive=60s;
-  open_file_cache_valid 60s;
-{upstream}  server {{
+{open_files}{upstream}  server {{
     listen {address}{ssl} backlog=4096;
-{tls}{content}
+{quic}{tls}{content}
   }}
 }}
 ",
-        workers = setup.cores.len().max(1),
+        workers = if is_default { "auto".to_owned() } else { setup.cores.len().max(1).to_string() },
     )
 }
 

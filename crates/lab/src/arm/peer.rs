@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 
-use super::{Arm, Server};
+use super::{Arm, Server, Transport};
 
 /// The URL of the lab's files on a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +34,7 @@ impl Peer {
         Ok(Server {
             address,
             name: host.to_owned(),
+            transport: Transport::Tcp,
             roots: None,
             prefix: self.path.clone(),
             pid: None,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -18,6 +19,20 @@ pub(crate) struct Process {
     said: Arc<Said>,
 }
 
+/// The same command from a shell that first enters the cgroup, so that no thread and no child is ever outside.
+fn in_group(command: &Command, group: &Path) -> Command {
+    let mut within = Command::new("/bin/sh");
+    within.args(["-c", r#"echo $$ > "$0" && exec "$@""#]).arg(group.join("cgroup.procs"));
+    within.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => within.env(name, value),
+            None => within.env_remove(name),
+        };
+    }
+    within
+}
+
 /// The last lines of standard error, and whether it has been closed.
 #[derive(Debug, Default)]
 struct Said {
@@ -26,11 +41,19 @@ struct Said {
 }
 
 impl Process {
-    /// Starts `command`, with all its threads and children pinned to `cores`.
+    /// Starts `command`, with all its threads and children pinned to `cores` and in the cgroup `group`.
     ///
     /// # Errors
     /// The program cannot be run, or the cores do not exist.
-    pub(super) fn start(command: &mut Command, cores: &[usize]) -> Result<Self> {
+    pub(super) fn start(command: &mut Command, cores: &[usize], group: Option<&Path>) -> Result<Self> {
+        let mut within;
+        let command = match group {
+            Some(group) => {
+                within = in_group(command, group);
+                &mut within
+            }
+            None => command,
+        };
         // In its own process group, Ctrl-C at the terminal reaches only the lab, which ends its servers itself.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut set = CpuSet::new();

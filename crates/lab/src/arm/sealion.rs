@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Certificate, Ktls, LogFormat, Process, Server, Setup, sha256, shown};
+use super::{Certificate, Ktls, LogFormat, Process, Server, Setup, Transport, sha256, shown};
 use anyhow::{Context, Result, ensure};
 
 /// The sealion program and its version.
@@ -63,6 +63,7 @@ pub(super) struct Deployment {
     pub(super) ktls: Ktls,
     pub(super) log: Option<LogFormat>,
     pub(super) metrics: bool,
+    pub(super) transport: Transport,
     /// `None`: one for each core.
     pub(super) workers: Option<usize>,
 }
@@ -70,11 +71,15 @@ pub(super) struct Deployment {
 impl Deployment {
     /// A deployment without access log and metrics.
     pub(super) fn new(ktls: Ktls) -> Self {
-        Self { ktls, log: None, metrics: false, workers: None }
+        Self { ktls, log: None, metrics: false, transport: Transport::Tcp, workers: None }
     }
 
     pub(super) fn with_log(self, format: LogFormat) -> Self {
         Self { log: Some(format), ..self }
+    }
+
+    pub(super) fn with_http3(self) -> Self {
+        Self { transport: Transport::Quic, ..self }
     }
 
     pub(super) fn with_metrics(self) -> Self {
@@ -94,7 +99,7 @@ fn log_file(setup: &Setup, format: LogFormat, workers: &str) -> PathBuf {
 
 /// Serves the lab's files as the only site.
 pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
-    let Deployment { ktls, log, metrics, workers } = deployment;
+    let Deployment { ktls, log, metrics, transport, workers } = deployment;
     let workers = workers.unwrap_or(setup.cores.len().max(1)).to_string();
     let listen = SocketAddr::new(setup.address, 0).to_string();
     let path = |path: &Path| path.display().to_string();
@@ -116,7 +121,10 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     if let Some(calibration) = setup.calibration.as_ref().filter(|_| *ktls == Ktls::Auto) {
         arguments.extend(["--calibration".to_owned(), path(calibration)]);
     }
-    started(setup, &arguments, String::new())
+    if *transport == Transport::Quic {
+        arguments.extend(["--http3", "true"].map(Into::into));
+    }
+    Ok(Server { transport: *transport, ..started(setup, &arguments, String::new())? })
 }
 
 /// Forwards all requests to a server without TLS at this address, and stores the responses in `cache`, if given.
@@ -205,12 +213,13 @@ listen = "{listen}"
 /// Starts the server and waits for its port.
 fn started(setup: &Setup, arguments: &[String], configuration: String) -> Result<Server> {
     let sealion = setup.sealion.as_ref().context("sealion is missing")?;
-    let process = Process::start(Command::new(&sealion.program).args(arguments), &setup.cores)
+    let process = Process::start(Command::new(&sealion.program).args(arguments), &setup.cores, setup.group.as_deref())
         .and_then(|process| Ok((process.wait_for(port_in)?, process)));
     let (port, process) = process.with_context(|| shown(&sealion.program, arguments))?;
     Ok(Server {
         address: SocketAddr::new(setup.address, port),
         name: Certificate::NAME.to_owned(),
+        transport: Transport::Tcp,
         roots: Some(setup.certificate.certificate.clone()),
         prefix: "/".to_owned(),
         pid: Some(process.pid()),

@@ -11,12 +11,13 @@ use clap::Args;
 use sealion_guest::Series;
 use sealion_ktls::probe;
 
-use crate::advise::{estimate, mix, verdict};
-use crate::arm::{Arm, no_kernel_tls};
+use crate::advise::{estimate, mix, root, verdict};
+use crate::arm::{Arm, Limits, no_kernel_tls};
 use crate::load::Extent;
 use crate::report;
 use crate::run::{self, CalibrationSource, Options};
 use crate::study::{Scale, StudyName};
+use crate::units;
 
 /// Arguments of `sealion-lab advise`.
 #[derive(Debug, Clone, Args)]
@@ -33,6 +34,10 @@ pub(crate) struct AdviseArgs {
     /// A server that runs already and serves the lab's files, as a further arm: https://HOST:PORT/
     #[arg(long, value_name = "URL")]
     server: Option<Arm>,
+
+    /// Root of the site: each class of the log is replayed in the size of its nearest file, by copies in the lab's files
+    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    root: Option<PathBuf>,
 
     /// The process of that server, to measure its cost
     #[arg(long, value_name = "PID", requires = "server")]
@@ -84,7 +89,8 @@ pub(crate) struct AdviseArgs {
 }
 
 pub(crate) fn main(args: &AdviseArgs) -> Result<ExitCode> {
-    let mix = read(args)?;
+    let mut mix = read(args)?;
+    let note = take_root(args, &mut mix)?;
     let probe = probe::probe();
     let has_kernel = probe.any_tx();
     if !has_kernel {
@@ -113,7 +119,7 @@ pub(crate) fn main(args: &AdviseArgs) -> Result<ExitCode> {
         bail!("the replay says nothing: {why}; {}", options.out.display());
     };
     let written = report::write(&options.out)?;
-    super::print(&format!("{advice}{}{}\n", verdict::described(&mix), written.page.display()))?;
+    super::print(&format!("{advice}{}{note}{}\n", verdict::described(&mix), written.page.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -130,6 +136,19 @@ fn read(args: &AdviseArgs) -> Result<mix::Mix> {
     }
     let lines = reader.split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
     mix::read(lines, args.calls).map_err(|why| anyhow!("{}: {why}", args.access_log.display()))
+}
+
+/// Takes the sizes of the files beneath `--root`. Returns a line about them; empty without a root.
+fn take_root(args: &AdviseArgs, mix: &mut mix::Mix) -> Result<String> {
+    let Some(root) = &args.root else { return Ok(String::new()) };
+    let sizes = root::sizes(root)?;
+    let without = mix.take_sizes(&sizes);
+    let mut note = format!("  sizes are those of files beneath {}", root.display());
+    if !without.is_empty() {
+        let without: Vec<String> = without.iter().map(|size| units::bytes(*size as f64)).collect();
+        note += &format!("; no file is near {}, which keep the mean of the log", without.join(", "));
+    }
+    Ok(note + "\n")
 }
 
 fn options(args: &AdviseArgs, cells: &[crate::study::Cell], has_kernel: bool) -> Result<Options> {
@@ -155,6 +174,7 @@ fn options(args: &AdviseArgs, cells: &[crate::study::Cell], has_kernel: bool) ->
         peer: None,
         peer_pid: args.pid,
         rounds: Some(args.rounds),
+        until: None,
         suite: None,
         out: args.out.clone().unwrap_or_else(|| super::run::directory_for("advise")),
         files: args.files.clone(),
@@ -164,6 +184,7 @@ fn options(args: &AdviseArgs, cells: &[crate::study::Cell], has_kernel: bool) ->
         agent: None,
         server_cores: None,
         client_cores: None,
+        limits: Limits::default(),
         allow_debug: args.allow_debug,
         yes: args.yes,
         calibration: Some(args.calibration.clone().unwrap_or(default)),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::arm::Arm;
 use crate::instructions::{self, Client, Plan, cell};
-use crate::load::Suite;
+use crate::load::{Protocol, Suite};
 use crate::study::Cell;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -91,7 +91,8 @@ fn cells(args: &InstructionsArgs) -> Vec<Cell> {
     let sizes = args.sizes.iter();
     let each = |&size| args.calls.iter().map(move |&Calls(calls)| cell(size, calls, args.resume, args.suite));
     let http1 = sizes.flat_map(each);
-    let streams = |cell: Cell| args.h2.iter().map(move |&streams| Cell { streams: Some(streams), ..cell.clone() });
+    let streams =
+        |cell: Cell| args.h2.iter().map(move |&streams| Cell { protocol: Protocol::Http2 { streams }, ..cell.clone() });
     http1.flat_map(|cell| std::iter::once(cell.clone()).chain(streams(cell)).collect::<Vec<_>>()).collect()
 }
 

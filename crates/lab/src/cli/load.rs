@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Protocol, Read, Suite};
 
 /// Arguments of `sealion-lab load`.
 #[derive(Debug, Clone, Args)]
@@ -29,6 +29,10 @@ pub(crate) struct LoadArgs {
     /// Requests at a time on each connection, by HTTP/2 [default: HTTP/1.1]
     #[arg(long, value_name = "STREAMS")]
     h2: Option<usize>,
+
+    /// Requests at a time on each connection, by HTTP/3 over QUIC, which offers one suite [default: aes128]
+    #[arg(long, value_name = "STREAMS", num_args = 0..=1, default_missing_value = "1", conflicts_with = "h2")]
+    h3: Option<usize>,
 
     /// Requests on a connection before it is replaced [default: unlimited]
     #[arg(long, value_name = "N")]
@@ -119,7 +123,7 @@ pub(crate) fn main(args: &LoadArgs) -> Result<ExitCode> {
     if args.json {
         super::print(&(serde_json::to_string_pretty(&json(&plan, &outcome))? + "\n"))?;
     } else {
-        super::print(&Shown(&outcome).to_string())?;
+        super::print(&Shown(&outcome, plan.protocol).to_string())?;
     }
     Ok(if outcome.failures.total() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -134,7 +138,11 @@ fn plan(args: &LoadArgs) -> Result<LoadPlan> {
         popularity: args.files.map(|files| Popularity { files, seed: args.seed }),
         threads: args.threads,
         connections: args.connections,
-        streams: args.h2,
+        protocol: match (args.h2, args.h3) {
+            (Some(streams), _) => Protocol::Http2 { streams },
+            (_, Some(streams)) => Protocol::Http3 { streams },
+            _ => Protocol::Http1,
+        },
         calls: args.calls,
         resume: args.resume,
         arrival: args.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate }),
@@ -194,13 +202,14 @@ impl Url {
 }
 
 /// The result as text.
-struct Shown<'a>(&'a Outcome);
+struct Shown<'a>(&'a Outcome, Protocol);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = self.0;
+        let Self(outcome, protocol) = self;
+        let protocol = protocol.name();
         let seconds = outcome.elapsed.as_secs_f64();
-        writeln!(f, "{} requests in {seconds:.2} s, {}", outcome.requests, or_none(&outcome.suite))?;
+        writeln!(f, "{} requests in {seconds:.2} s, {protocol}, {}", outcome.requests, or_none(&outcome.suite))?;
         writeln!(f, "  {:.1} requests/s, {:.1} MB/s of bodies", per(outcome.requests, seconds), megabytes(outcome))?;
         writeln!(f, "  {} handshakes, {} of them resumed", outcome.handshakes, outcome.resumed)?;
         let cpu = per(outcome.client_cpu / 1000, outcome.requests as f64);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use crate::arm::{Arm, end_all, find_program};
+use crate::arm::{Arm, Limits, end_all, find_program};
 use crate::load::Suite;
 use crate::report;
 use crate::run::{self, Agent, CalibrationSource, Options};
@@ -47,6 +47,10 @@ pub(crate) struct RunArgs {
     /// Measurements of each cell on each arm [default: the study's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
+    /// Measure a cell until half the 95 % interval of every arm is at most this part of its mean, e.g. 2%; --rounds is then the
+    /// maximum [default: 50]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "guest")]
+    until: Option<f64>,
     /// Only this cipher suite: aes128-gcm, aes256-gcm, chacha20-poly1305, tls12-aes128-gcm, tls12-aes256-gcm
     /// [default: the study's]
     #[arg(long, value_parser = parse_suite)]
@@ -78,6 +82,12 @@ pub(crate) struct RunArgs {
     /// Cores for the clients [default: the second, if there are two]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     client_cores: Option<Vec<usize>>,
+    /// Processors that the servers may use, in fractions, by cgroup v2
+    #[arg(long, value_name = "N", value_parser = parse_cpus, conflicts_with = "guest")]
+    limit_cpus: Option<f64>,
+    /// Memory that the servers may use, page cache included, in MiB, by cgroup v2
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 20), conflicts_with = "guest")]
+    limit_memory: Option<u64>,
     /// Run in an emulated guest kernel, 6.1 unless named: one core, files in memory, instructions instead of times
     #[arg(long, value_name = "KERNEL", num_args = 0..=1, require_equals = true, default_missing_value = "6.1")]
     guest: Option<Series>,
@@ -198,7 +208,8 @@ fn options(args: &RunArgs) -> Result<Options> {
         arms: args.arms.clone(),
         peer,
         peer_pid: args.pid,
-        rounds: args.rounds,
+        rounds: args.rounds.or(args.until.map(|_| MAX_ROUNDS)),
+        until: args.until,
         suite: args.suite,
         out,
         files: args.files.clone(),
@@ -208,6 +219,7 @@ fn options(args: &RunArgs) -> Result<Options> {
         agent: agent(args)?,
         server_cores: args.server_cores.clone(),
         client_cores: args.client_cores.clone(),
+        limits: Limits { cpus: args.limit_cpus, memory: args.limit_memory.map(|mib| mib << 20) },
         allow_debug: args.allow_debug,
         yes: args.yes,
         calibration: args.calibration.clone(),
@@ -289,6 +301,21 @@ impl std::str::FromStr for Peer {
         }
     }
 }
+
+fn parse_cpus(text: &str) -> Result<f64, String> {
+    let cpus = text.parse::<f64>().ok().filter(|cpus| (0.01..=1024.0).contains(cpus));
+    cpus.ok_or_else(|| "write a number of processors from 0.01 to 1024".to_owned())
+}
+
+/// A percentage as a ratio.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').trim().parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.01..=50.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "write a percentage from 0.01% to 50%, e.g. 2%".to_owned())
+}
+
+/// Rounds of a cell whose interval does not become narrow.
+const MAX_ROUNDS: u32 = 50;
 
 fn parse_suite(text: &str) -> Result<Suite, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Client, h2load, wrk};
 use crate::arm::Server;
-use crate::load::{self, Extent};
+use crate::load::{self, Extent, Protocol};
 use crate::measure::{Cost, Counters, with_children};
 use crate::run::{file_name, load_plan};
 use crate::study::Cell;
@@ -90,7 +90,7 @@ fn with_h2load(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
 }
 
 fn with_wrk(cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
-    ensure!(cell.streams.is_none(), "wrk has no HTTP/2: count it with --client h2load");
+    ensure!(cell.protocol == Protocol::Http1, "wrk has no HTTP/2: count it with --client h2load");
     ensure!(cell.calls.is_none() && !cell.resume, "wrk keeps its connections: count calls with --client lab");
     let url = format!("https://{}{}", server.address, server.target(&file_name(cell.size)));
     let (requests, cost, kernel_senders) = costing(server, || wrk::requests(&url, cell.suite, work))?;
@@ -151,7 +151,7 @@ pub(super) fn requests(cell: &Cell) -> (u64, u64) {
         _ => (12, 36),
     };
     // Each stream has a few requests.
-    let at_a_time = (cell.connections * cell.streams.unwrap_or(1)) as u64;
+    let at_a_time = (cell.connections * cell.protocol.streams().unwrap_or(1)) as u64;
     let (few, many) = (few.max(at_a_time * 4), many.max(at_a_time * 24));
     match cell.calls {
         // Handshakes dominate, and their counts repeat.

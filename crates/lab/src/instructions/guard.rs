@@ -11,7 +11,7 @@ use super::cell;
 use super::floor::FLOOR;
 use super::table::{all_per_request, distance, per_request};
 use crate::arm::{Arm, Ktls};
-use crate::load::Suite;
+use crate::load::{Protocol, Suite};
 use crate::row::Row;
 use crate::study::Cell;
 
@@ -84,7 +84,10 @@ pub(crate) fn cells() -> Vec<Cell> {
         sizes.iter().flat_map(|&size| calls.map(|calls| cell(size, calls, false, SUITE))).collect();
     cells.push(cell(1 << 10, Some(1), true, SUITE));
     let of_http2 = [(1 << 10, 1), (1 << 10, 16), (64 << 10, 1), (1 << 20, 1)];
-    cells.extend(of_http2.map(|(size, streams)| Cell { streams: Some(streams), ..cell(size, None, false, SUITE) }));
+    cells.extend(
+        of_http2
+            .map(|(size, streams)| Cell { protocol: Protocol::Http2 { streams }, ..cell(size, None, false, SUITE) }),
+    );
     cells
 }
 

@@ -22,6 +22,7 @@ use crate::study::Cell;
 pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     let files = Files::make(&work.join("www"), &plan.cells.iter().flat_map(Cell::sizes).collect())?;
     let mut setup = Setup {
+        group: None,
         sealion: plan.arms().any(|arm| arm.is_ours()).then(|| Sealion::find(Some(&plan.sealion))).transpose()?,
         nginx: plan.arms().any(|arm| arm.needs_nginx()).then(|| Nginx::find(None)).transpose()?,
         certificate: Certificate::make(work)?,

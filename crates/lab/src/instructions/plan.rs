@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
-use crate::load::{Extent, Suite};
+use crate::load::{Extent, Protocol, Suite};
 use crate::run::file_name;
 use crate::study::Cell;
 
@@ -43,7 +43,7 @@ impl Plan {
     pub(crate) fn cells_with_floor(&self) -> impl Iterator<Item = &Cell> {
         let has_kernel = self.arms().any(|arm| arm == Arm::Kernel);
         let is_sendfile = |cell: &&Cell| {
-            let large = cell.size >= 64 << 10 && cell.streams.is_none();
+            let large = cell.size >= 64 << 10 && cell.protocol == Protocol::Http1;
             large && cell.calls.is_none() && cell.suite == Suite::Aes128Gcm
         };
         self.cells.iter().filter(move |cell| has_kernel && is_sendfile(cell))
@@ -68,6 +68,10 @@ pub(crate) fn cell(size: u64, calls: Option<u64>, resume: bool, suite: Suite) ->
 /// The label of a cell in tables and baselines: `64k`, `64k × 4`, `1k × 1 resumed`, `1k h2 16`.
 pub(crate) fn label(cell: &Cell) -> String {
     let calls = cell.calls.map(|calls| format!(" × {calls}")).unwrap_or_default();
-    let streams = cell.streams.map(|streams| format!(" h2 {streams}")).unwrap_or_default();
+    let streams = match cell.protocol {
+        Protocol::Http1 => String::new(),
+        Protocol::Http2 { streams } => format!(" h2 {streams}"),
+        Protocol::Http3 { streams } => format!(" h3 {streams}"),
+    };
     format!("{}{calls}{streams}{}", file_name(cell.size), if cell.resume { " resumed" } else { "" })
 }

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use tokio::task::{JoinSet, LocalSet};
 
 use super::receiving::Reference;
-use super::run::{allow_open_files, check, outcome, pin, shared, warm_up};
+use super::run::{allow_open_files, alone, check, outcome, pin, shared, start_client, warm_up};
 use super::schedule::Schedule;
 use super::tally::Tally;
-use super::worker::{Shared, work, work_on_streams};
+use super::worker::Shared;
 use super::{LoadPlan, Outcome, Progress};
 
 /// Runs `plan` while `other` runs. `other` starts first and is cancelled at the end; its unfinished requests are not
@@ -44,10 +44,7 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
         let shared = Rc::new(shared(plan, 0, config, reference.clone(), Arc::new(Schedule::new(plan)), progress)?);
         let mut clients = JoinSet::new();
         for _ in 0..plan.connections {
-            match plan.streams {
-                None => clients.spawn_local(work(shared.clone(), None)),
-                Some(streams) => clients.spawn_local(work_on_streams(shared.clone(), streams)),
-            };
+            start_client(&mut clients, &shared, plan.protocol, None);
         }
         Ok((shared, clients))
     };
@@ -63,8 +60,8 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
         ended.expect("a client panicked").context("cannot wait for sockets")?;
     }
     clients_beside.shutdown().await;
-    let tally = |shared: Rc<Shared>| Rc::into_inner(shared).map(|shared| shared.tally.into_inner());
-    tally(measured).zip(tally(beside)).context("a client outlived its thread")
+    let (measured, beside) = (alone(measured).await?, alone(beside).await?);
+    Ok((measured.tally.into_inner(), beside.tally.into_inner()))
 }
 
 /// Much shorter than the duration of a large response.

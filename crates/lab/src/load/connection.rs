@@ -10,6 +10,7 @@ use sealion_client::Established;
 use sealion_tls::AlertDescription;
 use sealion_tls::record::{ContentType, MAX_PLAINTEXT, Sealer};
 
+use super::Protocol;
 use super::failure::{Failure, Kind};
 use super::handshake::shake_hands;
 use super::http2::Answered;
@@ -23,11 +24,18 @@ pub(super) struct Common {
     pub(super) name: ServerName<'static>,
     pub(super) config: Arc<ClientConfig>,
     pub(super) requests: RefCell<Requests>,
-    /// Whether connections speak HTTP/2.
-    pub(super) http2: bool,
+    pub(super) protocol: Protocol,
+    /// The configuration of QUIC, for HTTP/3.
+    pub(super) quic: Option<quinn::ClientConfig>,
     pub(super) reading: Reading,
     /// The thread's receive buffer; its content does not outlive a read.
     pub(super) buffer: RefCell<Vec<u8>>,
+}
+
+impl Common {
+    fn is_http2(&self) -> bool {
+        matches!(self.protocol, Protocol::Http2 { .. })
+    }
 }
 
 /// Bytes of a thread's buffer: sixteen records, less than a core's second-level cache.
@@ -43,7 +51,8 @@ pub(super) struct Connection {
 /// Times and results of opening a connection.
 pub(super) struct Opening {
     pub(super) begun: Instant,
-    pub(super) connected: Instant,
+    /// The end of the TCP connect; `None`: QUIC has none.
+    pub(super) connected: Option<Instant>,
     pub(super) established: Instant,
     pub(super) resumed: bool,
     /// Version and suite by their IANA names.
@@ -82,10 +91,10 @@ impl Connection {
             receiving: Receiving::new(version, (&rx.0, rx.1), schedule, common.reading.clone(), incoming),
             outgoing: Vec::new(),
         };
-        if common.http2 {
+        if common.is_http2() {
             connection.receiving.multiplex();
         }
-        Ok((connection, Opening { begun, connected, established, resumed, suite }))
+        Ok((connection, Opening { begun, connected: Some(connected), established, resumed, suite }))
     }
 
     /// The failure if the connection ends now; `how` describes the end.
@@ -99,7 +108,7 @@ impl Connection {
     }
 
     pub(super) async fn request(&mut self, common: &Common) -> Result<Answer, Failure> {
-        if common.http2 {
+        if common.is_http2() {
             self.ask(common, Instant::now());
             return loop {
                 if let Some((answer, _)) = self.answers(common).await?.pop() {

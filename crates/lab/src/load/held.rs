@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::connection::{Common, Connection};
 use super::failure::{Failure, Kind};
 use super::receiving::Reference;
 use super::run::{common, outcome, prepare};
 use super::tally::Tally;
-use super::{LoadPlan, Outcome};
+use super::{LoadPlan, Outcome, Protocol};
 
 /// Opens the plan's connections one after another, makes one request on each, and calls `idle` while all of them are
 /// open. Ignores the plan's threads, cores, arrival, calls and extent. Failures are counted in the outcome.
@@ -19,6 +19,7 @@ use super::{LoadPlan, Outcome};
 /// As [`super::run`].
 pub fn hold<T>(plan: &LoadPlan, idle: impl FnOnce() -> T) -> Result<(Outcome, T)> {
     prepare(plan)?;
+    ensure!(!matches!(plan.protocol, Protocol::Http3 { .. }), "idle connections are held over TCP, not over QUIC");
     let reference = Arc::new(Reference::default());
     let common = common(plan, 0, super::tls_client::config(plan)?, reference.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

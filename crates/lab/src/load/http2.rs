@@ -93,12 +93,7 @@ impl Frames {
             block.extend_from_slice(value);
         }
         frame(&mut self.outgoing, HEADERS, END_HEADERS | END_STREAM, self.next, &block);
-        let hashes = match self.read {
-            Read::Verify => true,
-            Read::Decrypt => false,
-            Read::Drain => self.reference.sha256.get().is_none(),
-        };
-        let hash = hashes.then(|| digest::Context::new(&digest::SHA256));
+        let hash = self.reference.hash(self.read);
         let sent = Instant::now();
         self.open.push(Stream { id: self.next, due, sent, begun: None, body_began: None, body: 0, hash });
         self.next += 2;
@@ -234,18 +229,9 @@ impl Frames {
     fn end(&mut self, stream: u32) -> Result<(), Failure> {
         let Some(index) = self.open.iter().position(|open| open.id == stream) else { return Ok(()) };
         let Stream { due, sent, begun, body_began, body, hash, .. } = self.open.swap_remove(index);
-        let first = *self.reference.body_len.get_or_init(|| body);
-        if body != first {
-            return Err(Failure::new(Kind::Body, format!("a body of {body} bytes, and the first had {first}")));
-        }
-        if let Some(hash) = hash {
-            let hash: [u8; 32] = hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
-            if *self.reference.sha256.get_or_init(|| hash) != hash {
-                return Err(Failure::new(Kind::Body, "a body of another content than the first one's"));
-            }
-        }
+        let done = self.reference.compare(body, hash)?;
         let begun = begun.unwrap_or_else(Instant::now);
-        self.answered.push(Answered { due, sent, begun, body_began, done: Done { body } });
+        self.answered.push(Answered { due, sent, begun, body_began, done });
         Ok(())
     }
 }
@@ -262,7 +248,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 }
 
 /// RFC 7541 §5.1, for a length below 127 + 2^14.
-fn integer_of_7_bits(out: &mut Vec<u8>, value: usize) {
+pub(super) fn integer_of_7_bits(out: &mut Vec<u8>, value: usize) {
     match value.checked_sub(127) {
         None => out.push(value as u8),
         Some(rest) if rest < 128 => out.extend_from_slice(&[127, rest as u8]),

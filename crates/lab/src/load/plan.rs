@@ -23,9 +23,9 @@ pub struct LoadPlan {
     pub threads: usize,
     /// Connections open at a time, over all threads (up to 2,000).
     pub connections: usize,
-    /// Requests at a time on each connection, by HTTP/2; `None`: HTTP/1.1, one at a time.
+    /// The version of HTTP, and the requests at a time on each connection.
     #[serde(default)]
-    pub streams: Option<usize>,
+    pub protocol: Protocol,
     /// Requests on a connection before it is closed and replaced; `None`: unlimited.
     pub calls: Option<u64>,
     /// Whether connections resume sessions of earlier ones. The first connections, and connections without an unused
@@ -45,6 +45,53 @@ pub struct LoadPlan {
     pub timeout: Duration,
     /// Cores to pin the client's threads to; empty: none.
     pub cores: Vec<usize>,
+}
+
+/// A version of HTTP. Connections of HTTP/1.1 have one request at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2 {
+        /// Requests at a time on each connection.
+        streams: usize,
+    },
+    /// HTTP/3, over QUIC.
+    Http3 {
+        /// Requests at a time on each connection.
+        streams: usize,
+    },
+}
+
+impl Protocol {
+    /// As in a server's log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 { .. } => "HTTP/2",
+            Self::Http3 { .. } => "HTTP/3",
+        }
+    }
+
+    /// Requests at a time on each connection, if there may be several.
+    pub fn streams(self) -> Option<usize> {
+        match self {
+            Self::Http1 => None,
+            Self::Http2 { streams } | Self::Http3 { streams } => Some(streams),
+        }
+    }
+
+    /// The name that a client offers by ALPN; `None`: it offers none.
+    pub(super) fn alpn(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Http1 => None,
+            Self::Http2 { .. } => Some(b"h2"),
+            Self::Http3 { .. } => Some(b"h3"),
+        }
+    }
 }
 
 /// Many files by Zipf's law with the exponent 1: the first is the most popular. Their names are their numbers from 0,

@@ -56,6 +56,33 @@ pub(super) struct Reference {
     pub(super) sha256: OnceLock<[u8; 32]>,
 }
 
+impl Reference {
+    /// The hash of a body that is about to be received, if it is compared.
+    pub(super) fn hash(&self, read: Read) -> Option<digest::Context> {
+        let hashes = match read {
+            Read::Verify => true,
+            Read::Decrypt => false,
+            Read::Drain => self.sha256.get().is_none(),
+        };
+        hashes.then(|| digest::Context::new(&digest::SHA256))
+    }
+
+    /// Compares a whole body with the first one.
+    pub(super) fn compare(&self, body: u64, hash: Option<digest::Context>) -> Result<Done, Failure> {
+        let first = *self.body_len.get_or_init(|| body);
+        if body != first {
+            return Err(Failure::new(Kind::Body, format!("a body of {body} bytes, and the first had {first}")));
+        }
+        if let Some(hash) = hash {
+            let hash: [u8; 32] = hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
+            if *self.sha256.get_or_init(|| hash) != hash {
+                return Err(Failure::new(Kind::Body, "a body of another content than the first one's"));
+            }
+        }
+        Ok(Done { body })
+    }
+}
+
 enum State {
     /// No request is open.
     Idle,

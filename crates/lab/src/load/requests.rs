@@ -57,9 +57,15 @@ impl Requests {
 
     /// Puts the next request on a stream.
     pub(super) fn ask(&mut self, frames: &mut Frames, due: Instant) {
+        let (authority, target) = self.next_parts();
+        frames.request(authority, target, due);
+    }
+
+    /// Authority and target of the next request.
+    pub(super) fn next_parts(&mut self) -> (&[u8], &[u8]) {
         let (target, authority) = (self.target.clone(), self.authority.clone());
         let text = self.next();
-        frames.request(&text[authority], &text[target], due);
+        (&text[authority], &text[target])
     }
 
     /// The next request.
@@ -113,7 +119,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::load::{Arrival, Extent, Popularity, Read};
+    use crate::load::{Arrival, Extent, Popularity, Protocol, Read};
 
     fn first(popularity: Option<Popularity>, thread: usize) -> Vec<String> {
         let plan = LoadPlan {
@@ -121,7 +127,7 @@ mod tests {
             server_name: "localhost".into(),
             roots: None,
             target: "/x".into(),
-            streams: None,
+            protocol: Protocol::Http1,
             popularity,
             threads: 1,
             connections: 1,

@@ -14,13 +14,13 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::task::{JoinSet, LocalSet};
 
-use super::connection::{BUFFER, Common};
+use super::connection::{BUFFER, Common, Connection};
 use super::receiving::{Reading, Reference};
 use super::requests::{MAX_FILES, Requests};
 use super::schedule::{Schedule, Starts};
 use super::tally::Tally;
 use super::worker::{Shared, opened, work, work_on_streams};
-use super::{Arrival, LoadPlan, Outcome};
+use super::{Arrival, LoadPlan, Outcome, Protocol, Read, Suite, http3_client, quic};
 
 /// A running load, observed from another thread.
 #[derive(Debug, Default)]
@@ -152,11 +152,18 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
         plan.threads,
         plan.connections
     );
-    if let Some(streams) = plan.streams {
+    if let Some(streams) = plan.protocol.streams() {
         ensure!((1..=1000).contains(&streams), "{streams} streams on a connection: from 1 to 1000 are possible");
         let is_plain = plan.calls.is_none() && plan.body_cap.is_none() && plan.arrival == Arrival::Closed;
-        ensure!(is_plain, "HTTP/2 is loaded in a closed loop, without a limit of calls and without a cap on bodies");
+        let name = plan.protocol.name();
+        ensure!(is_plain, "{name} is loaded in a closed loop, without a limit of calls and without a cap on bodies");
         ensure!(plan.target.len() < 8000, "the request-target is longer than 8,000 bytes");
+    }
+    if let Protocol::Http3 { .. } = plan.protocol {
+        ensure!(plan.read != Read::Drain, "QUIC has no records to skip: read bodies of HTTP/3 by verify or decrypt");
+        ensure!(!plan.resume, "sessions of QUIC are not resumed: load HTTP/3 without it");
+        let has_other = plan.suites.iter().any(|suite| matches!(suite, Suite::Tls12Aes128Gcm | Suite::Tls12Aes256Gcm));
+        ensure!(!has_other && plan.suites.len() <= 1, "a client of HTTP/3 offers one suite, of TLS 1.3");
     }
     ensure!(plan.calls != Some(0), "0 calls on a connection: at least one is needed");
     ensure!(!plan.timeout.is_zero(), "a time limit of zero leaves no time for any response");
@@ -195,6 +202,20 @@ pub(super) fn allow_open_files(plan: &LoadPlan, connections: usize) -> Result<()
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limits.maximum })
         .with_context(|| format!("cannot raise the limit of open files to {needed}"))
+}
+
+/// Starts a client of one connection at a time. `connection`: an open connection of HTTP/1.1, if any.
+pub(super) fn start_client(
+    clients: &mut JoinSet<std::io::Result<()>>,
+    shared: &Rc<Shared>,
+    protocol: Protocol,
+    connection: Option<Box<Connection>>,
+) {
+    match protocol {
+        Protocol::Http1 => clients.spawn_local(work(shared.clone(), connection)),
+        Protocol::Http2 { streams } => clients.spawn_local(work_on_streams(shared.clone(), streams)),
+        Protocol::Http3 { streams } => clients.spawn_local(http3_client::work(shared.clone(), streams)),
+    };
 }
 
 struct Thread<'a> {
@@ -237,16 +258,13 @@ impl Thread<'_> {
         }
         let mut clients = JoinSet::new();
         for _ in 0..self.connections() {
-            match plan.streams {
-                None => clients.spawn_local(work(shared.clone(), connections.pop())),
-                Some(streams) => clients.spawn_local(work_on_streams(shared.clone(), streams)),
-            };
+            start_client(&mut clients, &shared, plan.protocol, connections.pop());
         }
         while let Some(ended) = until_cancelled(&self.progress, clients.join_next()).await {
             ended.expect("a client panicked").context("cannot wait for sockets")?;
         }
         clients.shutdown().await;
-        let mut shared = Rc::into_inner(shared).context("a client outlived its thread")?;
+        let mut shared = alone(shared).await?;
         let tally = shared.tally.get_mut();
         tally.started = shared.starts.started();
         Ok(shared.tally.into_inner())
@@ -278,6 +296,20 @@ pub(super) fn shared(
     })
 }
 
+/// The state of a thread whose clients have ended. The streams of cancelled clients end when the runtime next runs.
+pub(super) async fn alone(shared: Rc<Shared>) -> Result<Shared> {
+    for _ in 0..MAX_TURNS {
+        if Rc::strong_count(&shared) == 1 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    Rc::into_inner(shared).context("a client outlived its thread")
+}
+
+/// Turns of the runtime, which ends some dozens of tasks in each.
+const MAX_TURNS: u32 = 1 << 20;
+
 /// Pins this thread to its core.
 pub(super) fn pin(cores: &[usize], number: usize) -> Result<()> {
     if cores.is_empty() {
@@ -308,9 +340,10 @@ pub(super) fn common(
     Ok(Common {
         address: plan.address,
         name: ServerName::try_from(plan.server_name.clone())?,
+        quic: quic::config(plan.protocol, &config)?,
         config,
         requests: RefCell::new(Requests::new(plan, thread)),
-        http2: plan.streams.is_some(),
+        protocol: plan.protocol,
         reading: Reading { read: plan.read, cap: plan.body_cap.unwrap_or(u64::MAX), reference },
         buffer: RefCell::new(vec![0; BUFFER]),
     })

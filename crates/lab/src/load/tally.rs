@@ -60,8 +60,10 @@ impl Tally {
         self.handshakes += 1;
         self.unanswered += 1;
         self.resumed += u64::from(opening.resumed);
-        record(&mut self.connect, opening.connected - opening.begun);
-        record(&mut self.handshake, opening.established - opening.connected);
+        if let Some(connected) = opening.connected {
+            record(&mut self.connect, connected - opening.begun);
+        }
+        record(&mut self.handshake, opening.established - opening.connected.unwrap_or(opening.begun));
         self.suite.get_or_insert(opening.suite);
     }
 

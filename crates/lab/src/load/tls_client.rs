@@ -11,14 +11,17 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CipherSuite, ClientConfig, NamedGroup, RootCertStore, SupportedCipherSuite};
 use sealion_client::AnyCertificate;
 
-use super::{LoadPlan, Suite};
+use super::{LoadPlan, Protocol, Suite};
 
 /// The key exchange is always X25519, so that servers are compared on the same exchange.
 pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
-    if !plan.suites.is_empty() {
-        provider.cipher_suites = in_order(&plan.suites, &provider.cipher_suites);
+    let is_quic = matches!(plan.protocol, Protocol::Http3 { .. });
+    // quinn does not tell which suite was agreed on, so that QUIC offers one.
+    let only = if is_quic && plan.suites.is_empty() { &[Suite::Aes128Gcm][..] } else { &plan.suites };
+    if !only.is_empty() {
+        provider.cipher_suites = in_order(only, &provider.cipher_suites);
     }
     let mut versions = Vec::new();
     for version in rustls::ALL_VERSIONS {
@@ -47,9 +50,7 @@ pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
             builder.dangerous().with_custom_certificate_verifier(any).with_no_client_auth()
         }
     };
-    if plan.streams.is_some() {
-        config.alpn_protocols = vec![b"h2".to_vec()];
-    }
+    config.alpn_protocols = plan.protocol.alpn().map(<[u8]>::to_vec).into_iter().collect();
     config.enable_secret_extraction = true;
     config.resumption =
         if plan.resume { Resumption::store(Arc::new(Sessions::default())) } else { Resumption::disabled() };

@@ -26,14 +26,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn answered(&self, due: Instant, started: Instant, answer: &Answer) {
+    pub(super) fn answered(&self, due: Instant, started: Instant, answer: &Answer) {
         let mut tally = self.tally.borrow_mut();
         tally.answered(due, answer);
         tally.lasted(started, answer.ended);
         self.progress.add_request();
     }
 
-    fn failed(&self, started: Instant, failure: Failure) {
+    pub(super) fn failed(&self, started: Instant, failure: Failure) {
         let mut tally = self.tally.borrow_mut();
         tally.failures.count(failure);
         tally.lasted(started, Instant::now());
@@ -42,7 +42,7 @@ impl Shared {
 }
 
 /// How long a client waits after a refused connection, so that a closed port does not cause a busy loop.
-const AFTER_REFUSAL: Duration = Duration::from_millis(10);
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 
 /// A connection that has completed a request; `None` if it failed, which is counted.
 pub(super) async fn opened(shared: &Shared) -> Option<Box<Connection>> {
@@ -181,18 +181,18 @@ fn keep(shared: &Shared, connection: Box<Connection>, calls: u64) -> Option<(Box
 
 /// A time limit for successive operations, which costs nothing until it is reached: the timer of an earlier operation
 /// keeps running, and is reset only when it fires.
-struct Patience {
+pub(super) struct Patience {
     limit: Duration,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
-    fn new(limit: Duration) -> Self {
+    pub(super) fn new(limit: Duration) -> Self {
         Self { limit, timer: Box::pin(tokio::time::sleep(limit)) }
     }
 
     /// `None`: it did not end in time, measured from `started`.
-    async fn within<T>(&mut self, started: Instant, what: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn within<T>(&mut self, started: Instant, what: impl Future<Output = T>) -> Option<T> {
         let deadline = started + self.limit;
         let mut what = std::pin::pin!(what);
         std::future::poll_fn(|context| {

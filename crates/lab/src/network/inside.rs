@@ -37,6 +37,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     let files = Files::make(&work.join("www"), &plan.pages.iter().copied().collect())?;
     make_namespaces()?;
     let setup = Setup {
+        group: None,
         sealion: plan.arms().any(|arm| arm.is_ours()).then(|| Sealion::find(Some(&plan.sealion))).transpose()?,
         nginx: plan.arms().any(|arm| arm.needs_nginx()).then(|| Nginx::find(None)).transpose()?,
         certificate: Certificate::make(work)?,

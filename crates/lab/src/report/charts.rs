@@ -140,6 +140,36 @@ pub(crate) fn latency_against_calls(cells: &[&Measured], quantile: f64, title: &
     }
 }
 
+/// A percentile of latency over the requests answered in a second, for cells that differ only in their rate.
+pub(crate) fn latency_over_rate(cells: &[&Measured], quantile: f64, title: &str) -> Chart {
+    let rate = |measured: &Measured| measured.median(Metric::Requests);
+    let known: Vec<&Measured> = cells.iter().filter(|measured| rate(measured).is_some()).copied().collect();
+    let rates: Vec<f64> = known.iter().filter_map(|measured| rate(measured)).collect();
+    let ticks = round_numbers(&rates).into_iter().map(|at| (at, units::count(at))).collect();
+    Chart {
+        title: title.to_owned(),
+        subtitle: "lower and further to the right is better; from the intended start; bars: 95 %".to_owned(),
+        y_title: "time".to_owned(),
+        y_format: units::time,
+        ..lines(
+            &known,
+            "requests per second",
+            ticks,
+            |measured| rate(measured).unwrap_or(1.0),
+            |measured| percentile(measured, quantile),
+        )
+    }
+}
+
+/// The numbers 1, 2 and 5 times a power of ten from at most the least of `values` to at least the largest.
+fn round_numbers(values: &[f64]) -> Vec<f64> {
+    let (least, most) = (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(0.0, f64::max));
+    let all: Vec<f64> = (0..9).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(power))).collect();
+    let first = all.iter().rposition(|at| *at <= least).unwrap_or(0);
+    let last = all.iter().position(|at| *at >= most).unwrap_or(all.len() - 1);
+    if values.is_empty() { Vec::new() } else { all[first..=last.max(first)].to_vec() }
+}
+
 /// Throughput with the kernel's path as a ratio to user space on the same server, against size, beside published gains.
 pub(crate) fn gain_against_size(cells: &[&Measured], published: &[(u64, f64)]) -> Chart {
     let mut chart = Chart {

@@ -13,7 +13,7 @@ mod counted;
 mod diff;
 mod document;
 mod export;
-mod figures;
+pub(crate) mod figures;
 mod front;
 mod html;
 mod markdown;

@@ -10,9 +10,9 @@ use super::client::Client;
 use super::prepare::{Prepared, since_1970};
 use super::watching::watched;
 use super::{Job, files, server_setup};
-use crate::arm::{Arm, Server};
+use crate::arm::{Arm, Server, Transport};
 use crate::histogram;
-use crate::load::{Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
+use crate::load::{Arrival, Extent, LoadPlan, Outcome, Popularity, Protocol, Read, Suite};
 use crate::measure::{Cores, Cost, Counters, KernelThreads, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
@@ -63,8 +63,17 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
             return Ok(row);
         }
     }
+    if let Scene::Share { percent } = job.cell.scene {
+        row.rate = own_rate(prepared, job, rows)?.map(|rate| (rate * f64::from(percent) / 100.0).round().max(1.0));
+        if row.rate.is_none() {
+            row.void = "the arm's own rate is unknown: it answered nothing in a closed loop".to_owned();
+            return Ok(row);
+        }
+    }
     let server = prepared.servers.get_mut(&job.arm).expect("every arm has a server");
     let mut plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
+    row.protocol = plan.protocol.name().to_owned();
+    row.read = read_name(plan.read).to_owned();
     plan.arrival = row.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate });
     if let Some(popularity) = &mut plan.popularity {
         popularity.seed = job.round.into();
@@ -120,13 +129,31 @@ fn half_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>
         return Ok(Some(rate));
     }
     let study = prepared.plan.studies.iter().find(|study| study.name == job.study);
-    let Some(arm) = study.and_then(|study| prepared.plan.arms_of(study).filter(Arm::is_nginx).last()) else {
+    let is_measured = |arm: &Arm| arm.is_nginx() && arm.has_cell(&job.cell);
+    let Some(arm) = study.and_then(|study| prepared.plan.arms_of(study).filter(is_measured).last()) else {
         return Ok(None);
     };
     let closed = Cell { rate: None, ..job.cell.clone() };
     let outcome = prepared.client.run(&load_plan(&prepared.servers[&arm], &closed, &prepared.plan.client_cores))?;
     let rate = outcome.requests as f64 / outcome.elapsed.as_secs_f64() / 2.0;
     Ok((rate.is_finite() && rate > 0.0).then(|| rate.round().max(1.0)))
+}
+
+/// The arm's requests per second in a closed loop, by an earlier measurement of a share if there is one.
+fn own_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>> {
+    let closed = Cell { rate: None, scene: Scene::Alone, ..job.cell.clone() };
+    let name = closed.name();
+    let known = rows.iter().filter(|row| row.study == job.study.name() && row.arm == job.arm.label());
+    let known = known.filter_map(|row| {
+        let percent: f64 = row.cell.strip_prefix(&name)?.strip_prefix(" share=")?.parse().ok()?;
+        Some(row.rate? * 100.0 / percent)
+    });
+    if let Some(rate) = known.last() {
+        return Ok(Some(rate));
+    }
+    let outcome = prepared.client.run(&load_plan(&prepared.servers[&job.arm], &closed, &prepared.plan.client_cores))?;
+    let rate = outcome.requests as f64 / outcome.elapsed.as_secs_f64();
+    Ok((rate.is_finite() && rate > 0.0).then_some(rate))
 }
 
 /// Measures by how much the memory of a freshly started server grows while connections are open and idle. A server that
@@ -281,8 +308,14 @@ pub(super) fn whole_body(server: &Server, cell: &Cell, cores: &[usize]) -> LoadP
 
 /// The cell's load on `server`, by clients pinned to `cores`.
 pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
+    // QUIC has no records that a client could skip without opening them.
+    let (protocol, read) = match (server.transport, cell.read) {
+        (Transport::Tcp, read) => (cell.protocol, read),
+        (Transport::Quic, Read::Drain) => (Protocol::Http3 { streams: 1 }, Read::Decrypt),
+        (Transport::Quic, read) => (Protocol::Http3 { streams: 1 }, read),
+    };
     LoadPlan {
-        streams: cell.streams,
+        protocol,
         address: server.address,
         server_name: server.name.clone(),
         roots: server.roots.clone(),
@@ -300,7 +333,7 @@ pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPl
         resume: cell.resume,
         arrival: cell.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate }),
         extent: cell.extent,
-        read: cell.read,
+        read,
         body_cap: None,
         suites: vec![cell.suite],
         timeout: cell.timeout,
@@ -322,17 +355,22 @@ fn row(job: &Job) -> Row {
         threads: threads as u64,
         rate,
         resume,
-        read: match read {
-            Read::Verify => "verify",
-            Read::Decrypt => "decrypt",
-            Read::Drain => "drain",
-        }
-        .to_owned(),
+        read: read_name(read).to_owned(),
+        protocol: job.cell.protocol.name().to_owned(),
         beside: match job.cell.scene {
             Scene::Beside { size, connections } => format!("{connections} × {size}"),
             _ => String::new(),
         },
         ..Row::default()
+    }
+}
+
+/// As in `raw.csv`.
+fn read_name(read: Read) -> &'static str {
+    match read {
+        Read::Verify => "verify",
+        Read::Decrypt => "decrypt",
+        Read::Drain => "drain",
     }
 }
 

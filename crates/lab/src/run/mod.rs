@@ -19,6 +19,7 @@ mod prepare;
 mod progress;
 mod raw;
 mod server_setup;
+mod until;
 mod watching;
 
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::arm::Arm;
+use crate::arm::{Arm, Limits};
 use crate::load::Suite;
 use crate::row::Row;
 use crate::run_info::RunInfo;
@@ -57,6 +58,8 @@ pub(crate) struct Options {
     pub(crate) peer_pid: Option<u32>,
     /// The number of rounds; `None`: the studies' own.
     pub(crate) rounds: Option<u32>,
+    /// Ends the rounds of a cell once half the interval of every arm is at most this part of its mean.
+    pub(crate) until: Option<f64>,
     /// The suite; `None`: the studies' own.
     pub(crate) suite: Option<Suite>,
     pub(crate) out: PathBuf,
@@ -74,6 +77,8 @@ pub(crate) struct Options {
     pub(crate) server_cores: Option<Vec<usize>>,
     /// Cores for the client; `None`: the second, if there are two.
     pub(crate) client_cores: Option<Vec<usize>>,
+    /// What the servers may use.
+    pub(crate) limits: Limits,
     /// Measure debug builds too.
     pub(crate) allow_debug: bool,
     /// Measure in spite of preflight's findings.
@@ -119,6 +124,13 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
         if stop.load(Ordering::Relaxed) {
             progress.stop();
             return Ok(Ended { left: left.len() - done, ..ended(&rows) });
+        }
+        if let Some(until) = options.until {
+            let of_cell = rows.iter().filter(|row| row.study == job.study.name() && row.cell == job.cell.name());
+            if until::is_settled(of_cell, job.round, until) {
+                progress.skip(job);
+                continue;
+            }
         }
         progress.begin(job);
         let row = measurement::measure(&mut prepared, job, &rows)?;
@@ -179,7 +191,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     for study in &plan.studies {
         for round in 0..study.rounds {
             for (place, cell) in study.cells.iter().enumerate() {
-                let mut arms: Vec<Arm> = plan.arms_of(study).collect();
+                let mut arms: Vec<Arm> = plan.arms_of(study).filter(|arm| arm.has_cell(cell)).collect();
                 if !arms.is_empty() {
                     let first = (place + round as usize) % arms.len();
                     arms.rotate_left(first);

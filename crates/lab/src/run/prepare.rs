@@ -15,9 +15,12 @@ use super::identity;
 use super::paths::Paths;
 use super::{CalibrationSource, Files, KernelPath, Options, Plan, files, files_directory, measurement, pinned};
 use crate::agent::Remote;
-use crate::arm::{Arm, Certificate, ClientPlace, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores};
+use crate::arm::{
+    Arm, Certificate, ClientPlace, Group, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores,
+};
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
+use crate::proof::Claim;
 use crate::run_info::{ArmInfo, CalibrationInfo, RunInfo, Version};
 use crate::study::{Cell, Scale, Scene, Study};
 
@@ -34,6 +37,8 @@ pub(super) struct Prepared {
     /// The time of a move by the server's own clock, for each suite measured.
     pub(super) server_setup: HashMap<Suite, Option<u64>>,
     _scratch: TempDir,
+    /// Removed after the servers have ended.
+    _group: Option<Group>,
 }
 
 pub(super) fn prepare(options: &Options) -> Result<Prepared> {
@@ -64,6 +69,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     findings.extend(preflight::busy(&used)?);
     preflight::consent(&findings, options.yes)?;
 
+    let group = options.limits.group()?;
     let files = match &options.files {
         Some(directory) => directory.clone(),
         None => files_directory()?,
@@ -88,6 +94,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         files: files.directory.clone(),
         scratch: scratch.path().to_owned(),
         cores: plan.server_cores.clone(),
+        group: group.as_ref().map(|group| group.directory().to_owned()),
         address: options.address,
         calibration: calibration.as_ref().map(|(file, _)| file.clone()),
         peer_pid: options.peer_pid,
@@ -132,6 +139,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         verified: HashMap::new(),
         server_setup: HashMap::new(),
         _scratch: scratch,
+        _group: group,
     })
 }
 
@@ -183,9 +191,10 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
         }
         wanted.retain(|arm| {
             // An nginx that the operator names is measured if it starts; the proof shows which path it took.
-            let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
+            let without = arm.is_nginx() && arm.claim() == Claim::Kernel && !named && !probe.any_tx();
             let place = Place { address: options.address, client: client_place(options) };
             let why = arm.absent(probe, place).or_else(|| without.then(|| no_kernel_tls(probe)));
+            let why = why.or_else(|| (*arm == Arm::NginxHttp3).then(|| without_http3(options))?);
             let Some(why) = why else { return true };
             let name = arm.to_string();
             if !absent.iter().any(|a: &ArmInfo| a.name == name) {
@@ -211,6 +220,14 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
         all_absent()
     );
     Ok(studies)
+}
+
+/// Why there is no nginx with HTTP/3 here; `None` if there is one.
+fn without_http3(options: &Options) -> Option<String> {
+    match Nginx::find(options.nginx.as_deref()) {
+        Ok(nginx) => nginx.lacks_http3(),
+        Err(why) => Some(format!("{why:#}")),
+    }
 }
 
 fn client_place(options: &Options) -> ClientPlace {
@@ -314,11 +331,13 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
     versions.extend(setup.sealion.iter().map(|sealion| version("sealion", sealion.version.clone())));
     versions.extend(setup.nginx.iter().map(|nginx| version("nginx", nginx.version.clone())));
     let names: Vec<&str> = plan.studies.iter().map(|study| study.name.name()).collect();
+    let mut limits = preflight::limits(&machine, options.address.is_loopback());
+    limits.extend(options.limits.in_words());
     RunInfo {
         study: if names.len() > 1 { "all".to_owned() } else { names.join("") },
         command: options.command.clone(),
         started: since_1970(),
-        limits: preflight::limits(&machine, options.address.is_loopback()),
+        limits,
         machine,
         kernel: preflight::kernel(),
         aead_drivers: preflight::aead_drivers(probe),

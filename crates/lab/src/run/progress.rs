@@ -44,6 +44,15 @@ impl Progress {
         }
     }
 
+    /// The measurement is not needed.
+    pub(super) fn skip(&mut self, job: &Job) {
+        self.last -= 1;
+        self.all = self.all.saturating_sub(estimate(job));
+        if let Some(bar) = &self.bar {
+            bar.set_length(millis(self.all));
+        }
+    }
+
     pub(super) fn end(&mut self, job: &Job, row: &Row) {
         self.done += estimate(job);
         let void = if row.void.is_empty() { String::new() } else { format!(": VOID, {}", row.void) };

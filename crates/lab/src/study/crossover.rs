@@ -21,6 +21,6 @@ pub(super) fn study(scale: Scale) -> Study {
             cells.extend(steps.iter().map(|kb| Cell { suite, ..Cell::closed(kb * KB, calls, 4, extent(scale, time)) }));
         }
     }
-    let arms = ["user", "kernel"].map(str::to_owned).into();
+    let arms = ["user", "kernel", "user-h3", "nginx-h3"].map(str::to_owned).into();
     Study { name: StudyName::Crossover, cells, rounds, arms, setup_cost: true }
 }

@@ -7,6 +7,7 @@ mod mix;
 mod netdev;
 mod nginx_article;
 mod peers;
+mod rate_sweep;
 mod size_by_calls;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::load::{Extent, Read, Suite};
+use crate::load::{Extent, Protocol, Read, Suite};
 
 /// Defines the studies with their names and modules, so that the command line, the list and the declarations agree.
 macro_rules! studies {
@@ -56,6 +57,8 @@ studies! {
     Peers = "peers" in peers,
     /// Ours against nginx as both are deployed: logs, metrics, sites, many files, half the load, large files
     Deployed = "deployed" in deployed,
+    /// Latency over throughput: open loops at shares of each server's own rate
+    RateSweep = "rate-sweep" in rate_sweep,
     /// A site's mix of sizes on connections of 20 requests; `sealion-lab advise` takes the mix of an access log
     Mix = "mix" in mix,
 }
@@ -103,9 +106,9 @@ pub struct Cell {
     pub calls: Option<u64>,
     /// Connections open at a time.
     pub connections: usize,
-    /// Requests at a time on an HTTP/2 connection; `None`: HTTP/1.1.
+    /// The version of HTTP, and the requests at a time on a connection.
     #[serde(default)]
-    pub streams: Option<usize>,
+    pub protocol: Protocol,
     /// Threads of the client, each with a share of the connections.
     pub threads: usize,
     /// Requests per second in an open loop; `None`: closed loop.
@@ -146,6 +149,11 @@ pub enum Scene {
     /// An open loop at half of nginx' rate in a closed loop. The rate is measured once per run, on the study's last
     /// nginx arm.
     HalfLoad,
+    /// An open loop at a share of the arm's own rate in a closed loop, which is measured once per run.
+    Share {
+        /// Percent of that rate.
+        percent: u32,
+    },
     /// Connections stay open after one request each, on a freshly started server. Measures the growth of its memory.
     Idle,
 }
@@ -157,7 +165,7 @@ impl Cell {
             size,
             calls,
             connections,
-            streams: None,
+            protocol: Protocol::Http1,
             threads: 1,
             rate: None,
             resume: false,
@@ -190,8 +198,10 @@ impl Cell {
         if let Some(rate) = self.rate {
             name += &format!(" rate={rate}");
         }
-        if let Some(streams) = self.streams {
-            name += &format!(" streams={streams}");
+        match self.protocol {
+            Protocol::Http1 => {}
+            Protocol::Http2 { streams } => name += &format!(" streams={streams}"),
+            Protocol::Http3 { streams } => name += &format!(" http3 streams={streams}"),
         }
         if self.resume {
             name += " resume";
@@ -201,6 +211,7 @@ impl Cell {
             Scene::Beside { size, connections } => name += &format!(" beside={connections}x{size}"),
             Scene::Many { files } => name += &format!(" files={files}"),
             Scene::HalfLoad => name += " half-load",
+            Scene::Share { percent } => name += &format!(" share={percent}"),
             Scene::Idle => name += " idle",
         }
         name
@@ -234,6 +245,11 @@ const GB: u64 = 1 << 30;
 /// The arms that most studies compare.
 fn both_servers() -> Vec<String> {
     ["user", "kernel", "auto", "nginx", "nginx-ktls", "nic"].map(str::to_owned).into()
+}
+
+/// [`both_servers`], and further arms.
+fn both_servers_and(others: &[&str]) -> Vec<String> {
+    both_servers().into_iter().chain(others.iter().map(|&arm| arm.to_owned())).collect()
 }
 
 /// A duration. At the smoke scale it is a number of requests, so that every machine completes some.

@@ -1,7 +1,7 @@
 //! NGINX article, 2021: curl fetches a file of 1 GB that fits the page cache over one connection, N = 10, with and
 //! without kernel TLS.
 
-use super::{Cell, GB, MB, Scale, Study, StudyName, both_servers};
+use super::{Cell, GB, MB, Scale, Study, StudyName, both_servers_and};
 use crate::load::{Extent, Read, Suite};
 
 pub(super) fn study(scale: Scale) -> Study {
@@ -14,5 +14,7 @@ pub(super) fn study(scale: Scale) -> Study {
     // As curl does: decrypt, and one transfer is one sample.
     let cell =
         Cell { read: Read::Decrypt, suite: Suite::Aes256Gcm, ..Cell::closed(size, None, 1, Extent::Requests(1)) };
-    Study { name: StudyName::NginxArticle, cells: vec![cell], rounds, arms: both_servers(), setup_cost: false }
+    // The article's nginx: as many workers as cores, an access log, files opened for each request.
+    let arms = both_servers_and(&["nginx-default", "nginx-default-ktls"]);
+    Study { name: StudyName::NginxArticle, cells: vec![cell], rounds, arms, setup_cost: false }
 }

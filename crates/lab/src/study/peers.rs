@@ -21,7 +21,7 @@ pub(super) fn study(scale: Scale) -> Study {
         scene: Scene::Idle,
         ..Cell::closed(KB, Some(1), idle, crate::load::Extent::Requests(idle as u64))
     });
-    let arms = ["user", "nginx"].map(str::to_owned).into();
+    let arms = ["user", "nginx", "user-h3", "nginx-h3"].map(str::to_owned).into();
     Study { name: StudyName::Peers, cells, rounds, arms, setup_cost: false }
 }
 

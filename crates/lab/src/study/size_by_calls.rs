@@ -1,6 +1,6 @@
 //! File size × requests per connection, 2023: 4 threads, 4 connections, 10 s each.
 
-use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers, extent};
+use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers_and, extent};
 use crate::load::Suite;
 
 pub(super) fn study(scale: Scale) -> Study {
@@ -20,7 +20,9 @@ pub(super) fn study(scale: Scale) -> Study {
             ..Cell::closed(size, calls, 4, extent(scale, time))
         })
     });
-    Study { name: StudyName::SizeByCalls, cells: cells.collect(), rounds, arms: both_servers(), setup_cost: false }
+    // The source's nginx has an access log.
+    let arms = both_servers_and(&["nginx-log", "nginx-log-ktls"]);
+    Study { name: StudyName::SizeByCalls, cells: cells.collect(), rounds, arms, setup_cost: false }
 }
 
 const ALL_SIZES: [u64; 7] = [KB, 8 * KB, 64 * KB, 128 * KB, MB, 8 * MB, 64 * MB];

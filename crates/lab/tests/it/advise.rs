@@ -58,6 +58,26 @@ fn a_log_of_any_format_gets_an_answer() {
     }
 }
 
+/// The log has responses of 2,000 and of 300,000 bytes.
+#[test]
+fn a_log_is_replayed_in_the_sizes_of_a_sites_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path().join("site");
+    fs::create_dir_all(root.join("css")).expect("a directory");
+    fs::write(root.join("css/site.css"), vec![b'x'; 2345]).expect("a file");
+    let (success, said) = advise(directory.path(), "json", &["--rounds", "1", "--root", &root.display().to_string()]);
+    assert!(success, "{said}");
+    assert!(said.contains("sizes are those of files beneath") && said.contains("no file is near 300"), "{said}");
+    let rows = crate::process::rows(&directory.path().join("json"));
+    let sizes: std::collections::BTreeSet<u64> = rows.iter().map(|row| row.size).collect();
+    assert_eq!(sizes, [2345, 300_000].into());
+
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).expect("a directory");
+    let (success, said) = advise(directory.path(), "combined", &["--root", &empty.display().to_string()]);
+    assert!(!success && said.contains("no file with content"), "{said}");
+}
+
 #[test]
 fn a_log_that_cannot_be_read_is_refused_before_anything_is_measured() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sealion_lab::load::{Arrival, Extent, LoadPlan, Progress, Read, Suite, hold, run, run_beside, run_watched};
+use sealion_lab::load::{
+    Arrival, Extent, LoadPlan, Progress, Protocol, Read, Suite, hold, run, run_beside, run_watched,
+};
 use sealion_testkit::pattern;
 
 use crate::scripted::{READS, Server, head, last_head};
@@ -287,7 +289,8 @@ fn streams_of_http_2_are_kept_open_and_counted() {
         }
     });
     for read in READS {
-        let plan = LoadPlan { streams: Some(4), extent: Extent::Requests(20), ..server.plan(read) };
+        let plan =
+            LoadPlan { protocol: Protocol::Http2 { streams: 4 }, extent: Extent::Requests(20), ..server.plan(read) };
         let outcome = run(&plan).unwrap();
         assert_eq!((outcome.requests, outcome.failures.total()), (20, 0), "{read:?} {:?}", outcome.failures);
         assert_eq!((outcome.handshakes, outcome.body_bytes), (1, 20 * 40_000), "{read:?}");
@@ -295,6 +298,6 @@ fn streams_of_http_2_are_kept_open_and_counted() {
         assert_eq!(outcome.body_sha256, hashes.then(|| expected.clone()), "{read:?}");
     }
     assert_eq!(most_open.load(Ordering::Relaxed), 4);
-    let plan = LoadPlan { streams: Some(4), calls: Some(2), ..server.plan(Read::Drain) };
+    let plan = LoadPlan { protocol: Protocol::Http2 { streams: 4 }, calls: Some(2), ..server.plan(Read::Drain) };
     assert!(run(&plan).unwrap_err().to_string().contains("without a limit of calls"));
 }

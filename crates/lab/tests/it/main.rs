@@ -10,6 +10,7 @@ mod support;
 mod advise;
 mod agent;
 mod diff;
+mod http3;
 mod load;
 mod load_failures;
 mod readme;

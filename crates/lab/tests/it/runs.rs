@@ -163,6 +163,23 @@ fn a_server_that_runs_already_is_an_arm() {
     assert!(!output.status.success() && said.contains("two arms are named nginx"), "{said}");
 }
 
+/// A machine without cgroup v2, or a user who may not use it, gets the reason and no measurement.
+#[test]
+fn limits_are_in_force_or_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let limits = ["--limit-cpus", "0.5", "--limit-memory", "512"];
+    let (output, said) = run(lab(&[&["crossover", "--smoke", "--arms", "user,nginx"][..], &limits].concat(), &out));
+    if output.status.success() {
+        let summary = fs::read_to_string(out.join("summary.md")).expect("a summary");
+        assert!(summary.contains("at most 0.5 processors and 512 MiB of memory (cgroup v2)"), "{summary}");
+        assert!(rows(&out).iter().all(|row| row.void.is_empty()), "{said}");
+    } else {
+        assert!(said.contains("cgroup v2") || said.contains("limits need root"), "{said}");
+        assert!(!out.join("raw.csv").exists());
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_before_anything_runs() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,8 @@
 //! A TLS server that a test controls, correct or faulty.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod quic;
+
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use sealion_lab::load::{Arrival, Extent, LoadPlan, Read as ReadMode};
+use sealion_lab::load::{Arrival, Extent, LoadPlan, Protocol, Read as ReadMode};
 use sealion_testkit::PATIENCE;
 use sealion_testkit::pki::{Pki, SERVER_NAME};
 
@@ -79,7 +81,7 @@ pub(crate) fn plan(address: SocketAddr, read: ReadMode) -> LoadPlan {
         server_name: SERVER_NAME.into(),
         roots: None,
         target: "/x".into(),
-        streams: None,
+        protocol: Protocol::Http1,
         popularity: None,
         threads: 1,
         connections: 1,

@@ -14,7 +14,7 @@ pub(crate) fn made_up_rows(study: StudyName) -> Vec<Row> {
     let mut rows = Vec::new();
     for round in 0..plan.rounds {
         for cell in &plan.cells {
-            for arm in plan.arms.iter().filter(|arm| *arm != "nic") {
+            for arm in plan.arms.iter().filter(|arm| is_made_up(study, arm)) {
                 rows.push(row(study, cell, arm, round, rows.len(), &mut dice));
             }
         }
@@ -82,6 +82,12 @@ pub(crate) fn made_up_run(study: &str) -> RunInfo {
         calibration: CalibrationInfo { origin: "sealion calibrate, before the run".into(), sha256: "cd".repeat(32) },
         ..RunInfo::default()
     }
+}
+
+/// Arms with costs of their own.
+fn is_made_up(study: StudyName, arm: &str) -> bool {
+    let is_another = arm == "nic" || arm.ends_with("-h3") || arm.contains("-default") || arm == "nginx-log-ktls";
+    !is_another && !(study == StudyName::SizeByCalls && arm == "nginx-log")
 }
 
 fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice: &mut Dice) -> Row {

@@ -34,6 +34,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
             if chosen.iter().any(|measured| !measured.rounds.is_empty()) {
                 blocks.push(Block::Strip(strip(&chosen, metric, name, format)));
             }
+            blocks.extend(gains(&chosen, metric).map(Block::Table));
             let peers = PEERS.into_iter().map(|(ours, peer)| (peer, ours));
             for (user, kernel) in pairs(&chosen).into_iter().chain(peers) {
                 let (Some(base), Some(sample)) = (of_arm(&chosen, user), of_arm(&chosen, kernel)) else { continue };
@@ -94,6 +95,21 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let published =
         published::NGINX_ARTICLE.map(|gain| format!("{:+.1} % ± {:.1} % on {}", gain.percent, gain.welch, gain.system));
     vec![Beside { name: "1 GB, nginx-ktls against nginx".into(), published: published.join(", "), here }]
+}
+
+/// The gain of kernel TLS in each figure of the article's tables; `None` without two arms of one server.
+fn gains(cells: &[&Measured], metric: Metric) -> Option<Table> {
+    let caption = "Gain in each figure that the article prints; minimum and maximum are single runs";
+    let mut table = Table::new(caption, 1, &["compared", "min", "max", "median", "average"]);
+    for (user, kernel) in pairs(cells) {
+        let summary = |arm: &str| of_arm(cells, arm)?.summary(metric);
+        let Some((base, sample)) = summary(user).zip(summary(kernel)) else { continue };
+        let figures = |summary: &Summary| [summary.min, summary.max, summary.median, summary.mean];
+        let mut row = vec![format!("{kernel} against {user}")];
+        row.extend(figures(&base).iter().zip(figures(&sample)).map(|(base, sample)| units::change(sample / base)));
+        table.rows.push(row);
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// The table as printed by ministat.

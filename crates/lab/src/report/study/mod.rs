@@ -9,6 +9,7 @@ mod deployed;
 mod full;
 mod netdev;
 pub(crate) mod peers;
+mod rates;
 
 use super::chart::Chart;
 use super::charts;
@@ -34,6 +35,7 @@ pub(crate) fn report(study: &str, cells: &[&Measured], instructions: bool) -> St
         "netdev" => netdev::report(cells, instructions),
         "container" => container::report(cells, instructions),
         "crossover" => crossing::report(cells, instructions),
+        "rate-sweep" => rates::report(cells),
         "peers" => peers::report(cells, instructions),
         "deployed" => deployed::report(cells, instructions),
         _ => (against_size(cells, instructions), crossovers_and_peers(cells, cost(instructions))),
@@ -239,4 +241,11 @@ fn percentile_change(base: &Measured, sample: &Measured, quantile: f64) -> Optio
 /// Sealion's arms with the peer's arm on the same path.
 const PEERS: [(&str, &str); 3] = [("user", "nginx"), ("user-log", "nginx-log"), ("kernel", "nginx-ktls")];
 
-const PAIRS: [(&str, &str); 4] = [("user", "kernel"), ("user", "auto"), ("user", "nic"), ("nginx", "nginx-ktls")];
+const PAIRS: [(&str, &str); 6] = [
+    ("user", "kernel"),
+    ("user", "auto"),
+    ("user", "nic"),
+    ("nginx", "nginx-ktls"),
+    ("nginx-log", "nginx-log-ktls"),
+    ("nginx-default", "nginx-default-ktls"),
+];
