@@ -120,7 +120,7 @@ fn decoded(part: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Appends a text whose separators cannot be mistaken for those of a key.
+/// Appends a text whose separators differ from the separators of a key.
 fn spell(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {

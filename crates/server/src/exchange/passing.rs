@@ -15,7 +15,7 @@ use crate::observe::metrics;
 use crate::passing::{Cache, Giver, Line, Offered, Passes, Refused, Resting, Upstream};
 use crate::response::{Body, Response};
 
-/// What became of a connection that was offered to the process that has taken over.
+/// The outcome for a connection that was offered to the process that has taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
     /// The other process serves it: what is left of the stream has no socket.
@@ -127,12 +127,12 @@ impl<'c, 'r> Exchange<'c, 'r> {
         self.owed.passes(passes)
     }
 
-    /// A handle on the duty to write the line, for the time in which the response is awaited.
+    /// A handle on the duty to write the line while the response is awaited.
     pub(crate) fn share_duty(&mut self) -> Duty {
         self.owed.duty.get_or_insert_default().clone()
     }
 
-    /// What goes along while the response is awaited.
+    /// The state that goes along while the response is awaited.
     pub(crate) fn later(&mut self) -> Later {
         let began = self.owed.started.as_ref().map(|started| started.at);
         Later { duty: self.share_duty(), began, is_traced: self.passes(Passes::WhenItCan) == Passes::Never }

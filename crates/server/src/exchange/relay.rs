@@ -26,7 +26,7 @@ pub(crate) struct Home {
     phase: watch::Receiver<Phase>,
 }
 
-/// What the request still brings.
+/// The parts of the request that may still come.
 #[derive(Default)]
 pub(crate) struct RequestSide {
     /// Takes its content. `None`: no more is passed on.
@@ -108,7 +108,7 @@ impl Home {
                 }
             }
             (Word::Gone, _) => self.request.here = None,
-            // What nobody takes any more, and what a later version may say.
+            // Words that no task takes any more, and words of a later version.
             _ => {}
         }
     }
@@ -128,7 +128,7 @@ impl Home {
                 self.pass_interims(cx);
                 let was_here = self.request.here.is_some();
                 let _ = self.poll(cx);
-                // What waited for the client goes on now.
+                // The parts that waited for the client go on now.
                 if !was_here || self.request.here.is_some() {
                     return Poll::Pending;
                 }

@@ -78,7 +78,7 @@ pub(crate) struct RelayedContent {
     _task: AbortOnDropHandle<()>,
 }
 
-/// What the upstream wants of the content of a request.
+/// The upstream's demand for the content of a request.
 #[derive(Clone, Default)]
 pub(crate) struct Demand(Arc<Mutex<Pump>>);
 

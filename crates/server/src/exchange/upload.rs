@@ -89,7 +89,7 @@ impl Upload {
         Upload { writer: None, ..upload }
     }
 
-    /// What another process needs to go on. `None`: no more of it is passed on.
+    /// The state that another process needs to go on. `None`: no more of it is passed on.
     pub(crate) fn pack(&mut self) -> Option<ContentUnderWay> {
         let ContentRest { is_wanted, waiting, end } = match &mut self.relayed {
             Some(relayed) => relayed.take_rest()?,

@@ -429,7 +429,7 @@ async fn answer(
     }
 }
 
-/// What became of a response that was awaited.
+/// The outcome of a response that was awaited.
 #[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each response")]
 enum Awaited {
     Here(Response),
@@ -439,7 +439,7 @@ enum Awaited {
     Lost,
 }
 
-/// What another process needs to serve the connection, but for what is under way.
+/// The state that another process needs to serve the connection, without exchanges in progress.
 fn resting(listener: &Listener, context: Context<'_>, requests: u64, paced: Option<u64>, path: &PathChoice) -> Resting {
     Resting {
         listener: listener.name.clone(),

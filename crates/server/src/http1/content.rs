@@ -85,7 +85,7 @@ impl ContentReader {
         Some((ContentReader { writer, form, expects_continue, is_complete, patience }, relayed))
     }
 
-    /// What another process needs to go on. `rest`: what has not been sent of it.
+    /// The state that another process needs to go on. `rest`: what has not been sent of it.
     pub(super) fn pack(&self, rest: ContentRest) -> ContentUnderWay {
         let form = match &self.form {
             Form::Content(body, trailers) => ContentForm::Content(body.clone(), trailers.clone()),

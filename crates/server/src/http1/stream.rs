@@ -270,7 +270,7 @@ enum Meanwhile<T> {
     Leaves(Turn),
 }
 
-/// What the wait for an answer has brought.
+/// The outcome of a wait for a response.
 pub(super) enum Waited<T> {
     Answered(T),
     /// It is this connection's turn to pass to the process that has taken over.

@@ -254,7 +254,7 @@ impl Reply<'_, '_> {
     }
 }
 
-/// What the head says about the connection.
+/// The Connection field of the head.
 pub(super) fn announced(close: bool, framing: ResponseFraming, version: Version) -> Connection {
     match (close || framing.needs_close(), version) {
         _ if framing == ResponseFraming::Tunnel => Connection::Upgrade,

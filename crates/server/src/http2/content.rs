@@ -28,7 +28,7 @@ impl Streamed {
         Self::new(stream, Upload::resume(content, link))
     }
 
-    /// What another process needs to go on. `None`: no more of it is passed on. The client gets the room for what has gone to the upstream's process.
+    /// The state that another process needs to go on. `None`: no more of it is passed on. The client gets the room for what has gone to the upstream's process.
     pub(super) fn pack(&mut self, protocol: &mut Connection) -> Option<ContentUnderWay> {
         let content = self.upload.pack();
         let waiting = content.as_ref().map_or(0, |content| content.waiting.len() as u64);

@@ -1,4 +1,4 @@
-//! What two processes say about an exchange that one of them feeds and the other one sends.
+//! The messages of two processes about an exchange: one process feeds it, and the other sends it.
 //!
 //! ```text
 //! upstream ◄──► old process: Home ◄── SOCK_SEQPACKET ──► new process: content of the response, content of the request ◄──► client
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(packet.payload, piece.payload);
         }
         poll_fn(|cx| near.poll_send(cx, &piece)).await.unwrap();
-        // What was sent comes, whatever the other end has left unread.
+        // Packets that were sent arrive, even if the other end left some unread.
         poll_fn(|cx| far.poll_send(cx, &Packet::new(Word::Gone, &b""[..]))).await.unwrap();
         drop(near);
         assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_some());

@@ -72,7 +72,7 @@ pub(crate) struct ContentUnderWay {
     pub(crate) is_wanted: bool,
     /// Bytes that were read and not passed on.
     pub(crate) waiting: Vec<u8>,
-    /// What follows them.
+    /// The parts that follow them.
     pub(crate) end: ContentEnd,
 }
 

@@ -147,7 +147,7 @@ pub(super) struct Offer {
     pub(super) content: Result<Offered, Refused>,
 }
 
-/// What is offered.
+/// The offer.
 pub(super) enum Offered {
     Connection(Content),
     /// The channel of an older process, by its id.

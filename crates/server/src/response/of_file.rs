@@ -44,7 +44,7 @@ pub(crate) fn of_variant(
     respond(request, file, (content_type, has_others), max_ranges, now)
 }
 
-/// The response with a file whose content is that of another one in a coding by a dictionary. It has no ranges: their Content-Range would count bytes that
+/// The response with a file that has the content of another file in a coding by a dictionary. It has no ranges: their Content-Range would count bytes that
 /// few other clients have.
 pub(crate) fn of_coded(
     request: &Request<'_>,

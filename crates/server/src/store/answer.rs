@@ -138,7 +138,7 @@ impl CacheRule {
         Some(response)
     }
 
-    /// Answers a request that has no content but that of QUERY, and asks for no other protocol. `forwarded`: the same for the origin.
+    /// Answers a request for no other protocol, without content or with the content of QUERY. `forwarded`: the same for the origin.
     pub(crate) async fn answer(
         &self,
         question: Question<'_>,

@@ -42,7 +42,7 @@ pub(crate) struct Forwarded {
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) content: Option<RequestContent>,
-    /// Content that each try sends anew, in place of `content`.
+    /// Content that each try sends from its beginning, in place of `content`.
     pub(crate) kept: Option<Bytes>,
     /// Another protocol, if the client wants one: `content` then carries the client's bytes of that protocol.
     pub(crate) upgrade: Option<Upgrade>,

@@ -50,7 +50,7 @@ impl Relayed {
     }
 }
 
-/// What the test tells an upstream to do next.
+/// The test's next order to an upstream.
 fn steps<T: Send + 'static>() -> (Sender<T>, Arc<Mutex<Receiver<T>>>) {
     let (sender, receiver) = channel();
     (sender, Arc::new(Mutex::new(receiver)))

@@ -179,7 +179,7 @@ impl TlsStream {
     /// with a [`Self::send`] after [`Self::thaw`].
     ///
     /// The socket no longer belongs to the runtime. Nobody may read it, write to it or change its options until the connection is thawed: they belong to all
-    /// processes that hold it. What is left here has no socket: only [`Self::info`], [`Self::path`] and the counters may be asked.
+    /// processes that hold it. The rest here has no socket: only [`Self::info`], [`Self::path`] and the counters may be asked.
     ///
     /// # Errors
     /// [`NotFrozen`].

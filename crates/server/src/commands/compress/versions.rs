@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use regex::bytes::Regex;
 
-/// The files of a directory, by which those of another one are compressed.
+/// The files of a directory: the dictionaries for the files of another directory.
 pub(super) struct Versions {
     root: PathBuf,
     patterns: Vec<Regex>,

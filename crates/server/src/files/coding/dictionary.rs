@@ -29,7 +29,7 @@ pub(crate) fn encode(coding: DictionaryCoding, dictionary: &[u8], content: &[u8]
 }
 
 fn brotli(dictionary: &[u8], content: &[u8], mut out: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
-    // The encoder takes the dictionary for content before the content. Both have to lie in the window, so that all distances are those of the coding.
+    // The encoder takes the dictionary for content before the content. Both have to lie in the window, so that the coding allows all distances.
     let lgwin = bits(dictionary.len() + content.len() + WINDOW_GAP).max(16);
     if lgwin > MAX_BROTLI_WINDOW {
         return Ok(None);

@@ -85,7 +85,7 @@ pub(super) async fn beside<T>(feeds: Vec<Feed>, work: impl Future<Output = T>) -
 }
 
 impl<'a> Http2<'a> {
-    /// Waits for the turn to pass, if another process has taken over. `files`: of which a part is being sent.
+    /// Waits for the turn to pass, if another process has taken over. `files`: the batch that is being sent has them.
     pub(super) fn poll_leave(&mut self, cx: &mut TaskContext<'_>, files: usize) -> Poll<Departure> {
         let Some(giver) = self.context.shared.heir(self.passes) else { return Poll::Pending };
         if !self.can_leave(files) {

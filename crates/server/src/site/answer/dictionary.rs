@@ -23,7 +23,7 @@ impl Answering<'_> {
             && self.request.fields.first(dictionaries::AVAILABLE).is_some()
     }
 
-    /// The response with the compressed file beside `file`, found at `path` with `addition`. `None`: there is none by the client's dictionary.
+    /// The response with the compressed file beside `file`, found at `path` with `addition`. `None`: no form is compressed by the client's dictionary.
     pub(super) async fn by_dictionary(
         &self,
         file: &Arc<SiteFile>,

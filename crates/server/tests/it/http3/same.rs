@@ -11,6 +11,7 @@ use sealion_testkit::{Connector, Suite, http, pattern};
 use super::client::{Http3, Options, config, request};
 use crate::support::config::Config;
 use crate::support::http2_upstream::{connect, run};
+use crate::support::port::free_port;
 use crate::support::sites::Sites;
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{PROGRAM, Site, access_line, access_lines, exchange, wait_for_message};
@@ -273,7 +274,8 @@ fn listeners_with_tls_have_it_by_default() {
 fn where_udp_is_taken_clients_use_tcp_unless_it_is_required() {
     let site = Site::new();
     site.add("f", "content");
-    let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    // TCP on the same port is free of other tests.
+    let taken = UdpSocket::bind(("127.0.0.1", free_port())).expect("a socket");
     let address = taken.local_addr().expect("an address");
     let listen = |more: &str| site.config("").listen(&format!("address = '{address}'\n{more}"));
     let server = listen("").table("[http3]\nenabled = true").serve_from_user_space();
