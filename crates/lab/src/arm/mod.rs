@@ -213,12 +213,9 @@ impl Arm {
 
     /// Whether the server writes an access log.
     pub(crate) fn has_log(&self) -> bool {
-        match self {
-            Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_) => true,
-            Self::NginxLog | Self::NginxFiles | Self::NginxLogKtls => true,
-            Self::NginxDefault | Self::NginxDefaultKtls => true,
-            _ => false,
-        }
+        let is_ours = matches!(self, Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_));
+        let is_nginx = matches!(self, Self::NginxLog | Self::NginxFiles | Self::NginxLogKtls);
+        is_ours || is_nginx || matches!(self, Self::NginxDefault | Self::NginxDefaultKtls)
     }
 
     /// The path that a measurement must prove.

@@ -144,11 +144,11 @@ fn own_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>>
     let closed = Cell { rate: None, scene: Scene::Alone, ..job.cell.clone() };
     let name = closed.name();
     let known = rows.iter().filter(|row| row.study == job.study.name() && row.arm == job.arm.label());
-    let known = known.filter_map(|row| {
+    let mut known = known.filter_map(|row| {
         let percent: f64 = row.cell.strip_prefix(&name)?.strip_prefix(" share=")?.parse().ok()?;
         Some(row.rate? * 100.0 / percent)
     });
-    if let Some(rate) = known.last() {
+    if let Some(rate) = known.next_back() {
         return Ok(Some(rate));
     }
     let outcome = prepared.client.run(&load_plan(&prepared.servers[&job.arm], &closed, &prepared.plan.client_cores))?;
