@@ -9,7 +9,7 @@ use sealion_ktls::probe;
 use crate::certificates::TlsProcess;
 use crate::commands::print;
 use crate::config::{Config, ServeArgs};
-use crate::listen::{Listen, ListenConfig};
+use crate::listen::ListenConfig;
 use crate::monitor::note;
 use crate::observe::access_log::SiteLogs;
 use crate::path::offer::KernelOffer;
@@ -69,8 +69,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     check_open_files(&config)?;
     if let Some(request) = explain {
         let place = explained_listener(&config, &request);
-        let development = ListenConfig::from(Listen::development());
-        let listener = &config.listen.get(place).unwrap_or(&development).listener(place);
+        let listener = &config.listen[place].listener(place);
         print(&super::explain::explain(&generation, listener, &request, &headers)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -152,5 +151,5 @@ fn listeners(config: &Config) -> String {
     if let Some(address) = config.metrics.listen {
         lines += &format!("metrics on {address}\n");
     }
-    if lines.is_empty() { "HTTPS on localhost:8443\n".to_owned() } else { lines }
+    lines
 }

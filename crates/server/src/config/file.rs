@@ -10,6 +10,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use super::Config;
 use super::document::{Texts, visible};
 use super::remedy::{explain, quoted};
+use crate::listen::{Listen, ListenConfig};
 use crate::values::Problems;
 
 impl Config {
@@ -41,7 +42,12 @@ impl Config {
         let mut removed = Vec::new();
         loop {
             match Config::deserialize(toml::Deserializer::from(document.clone())) {
-                Ok(config) if problems.is_empty() => return Ok((config, problems)),
+                Ok(mut config) if problems.is_empty() => {
+                    if config.listen.is_empty() {
+                        config.listen.push(ListenConfig::from(Listen::development()));
+                    }
+                    return Ok((config, problems));
+                }
                 Ok(_) => return Err(problems),
                 Err(error) => {
                     // A missing field has no position; report the end of the table it is missing from.
@@ -150,6 +156,16 @@ mod tests {
         assert_eq!(begins, expected, "{problems}");
         let problems = Config::parse(Path::new("x.toml"), "a = \n[limits]\nb = ]\n").unwrap_err().to_string();
         assert!(problems.contains("x.toml:1: ") && problems.contains("x.toml:3: "), "{problems}");
+    }
+
+    #[test]
+    fn a_file_without_listeners_is_served_at_localhost() {
+        let listeners = |text: &str| -> Vec<String> {
+            let (config, _) = Config::parse(Path::new("x.toml"), text).expect("it is right");
+            config.listen.into_iter().map(|listen| listen.address.value.name).collect()
+        };
+        assert_eq!(listeners("[[site]]\nroot = '/srv'"), ["localhost:8443"]);
+        assert_eq!(listeners("[[listen]]\naddress = '[::1]:443'\n[[site]]\nroot = '/srv'"), ["[::1]:443"]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) struct Config {
     pub http2: Http2Config,
     /// HTTP/3 on the listeners that have it.
     pub http3: Http3Config,
-    /// Addresses to listen on.
+    /// Addresses to listen on. None in the file: localhost:8443 with TLS.
     pub listen: Vec<ListenConfig>,
     /// Versions, suites, session tickets and automatic certificates, for all sites.
     pub tls: TlsConfig,

@@ -31,7 +31,7 @@ pub(crate) struct ServeArgs {
     pub root: PathBuf,
 
     /// Address and port to listen on; may be repeated. `localhost` means IPv4 and IPv6, and a port alone all addresses
-    /// [default: localhost:8443, without a configuration file]
+    /// [default: localhost:8443]
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
 

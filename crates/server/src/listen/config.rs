@@ -306,9 +306,6 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
 
 /// Checks that each name is the address of a listener. `key`: the key that contains the names.
 pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str, problems: &mut Problems) {
-    // Without a [[listen]] table there is the default listener.
-    let development = [ListenConfig::from(Listen::development())];
-    let all = if all.is_empty() { &development } else { all };
     if names.is_empty() {
         problems.add(&(0..0), key, "is empty, so no request can reach the site: name a listener, or remove the key");
     }
@@ -321,12 +318,9 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
     }
 }
 
-/// The addresses of listeners as they are configured; without `[[listen]]`, the address of the default listener.
+/// The addresses of listeners as they are configured.
 pub(crate) fn names(all: &[ListenConfig]) -> Vec<String> {
-    match all {
-        [] => vec![Listen::development().name],
-        all => all.iter().map(|listen| listen.address.name.clone()).collect(),
-    }
+    all.iter().map(|listen| listen.address.name.clone()).collect()
 }
 
 /// The default port of redirects to HTTPS: the port of the first of these listeners with TLS.

@@ -99,9 +99,6 @@ fn names_of_listeners_are_checked() {
         assert!(problems.to_string().starts_with(words), "{problems}");
         assert_eq!(problems.is_empty(), words.is_empty(), "{problems}");
     }
-    let mut problems = Problems::of_arguments();
-    check_names(&[], &["localhost:8443".to_owned().into()], "site.listen", &mut problems);
-    assert!(problems.is_empty(), "{problems}");
 }
 
 #[test]

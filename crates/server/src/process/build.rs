@@ -50,10 +50,9 @@ pub(crate) fn build(
         problems.add(&hook.span, "tls.acme.dns_hook", what);
     }
     refuse_secrets_in_roots(config, &mut problems);
-    // No [[listen]] means the default listener, which has TLS.
-    let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
+    let has_tls_listener = config.listen.iter().any(|listen| *listen.tls);
     let needs_https = config.site.iter().any(|site| site.listen.is_none());
-    if needs_https && !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
+    if needs_https && !config.listen.iter().any(ListenConfig::serves) {
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true, or name this one in site.listen to serve the site without TLS";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
@@ -223,10 +222,7 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
             );
             problems.add(&auth.roots.span, "site.client_auth", what);
         }
-        if *site.https_only
-            && !config.listen.is_empty()
-            && !config.listen.iter().filter(named).any(ListenConfig::may_be_https)
-        {
+        if *site.https_only && !config.listen.iter().filter(named).any(ListenConfig::may_be_https) {
             let what = "no listener of the site has HTTPS, so every request would be redirected and none served: add a listener with tls = true, let the proxy at which TLS ends name the scheme (client_address and trusted_proxies), or remove https_only";
             problems.add(&site.https_only.span, "site.https_only", what);
         }

@@ -296,7 +296,7 @@ fn help_names_every_limit_with_its_default() {
         assert!(entry.contains(default), "{option}: {entry}");
     }
     for (option, default) in [
-        ("--listen <HOST:PORT>", "localhost:8443, without a configuration file"),
+        ("--listen <HOST:PORT>", "localhost:8443"),
         ("--ktls <KTLS>", "auto"),
         ("--access-log <WHERE>", "stdout"),
     ] {
