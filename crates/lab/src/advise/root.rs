@@ -11,7 +11,7 @@ use super::mix::{LARGEST, Mix};
 /// The sizes of the regular files beneath a directory, each once. Symbolic links are not followed.
 ///
 /// # Errors
-/// A directory cannot be read, it has no file with content, or more than [`MAX_FILES`].
+/// A directory cannot be read, it has no file with content, or more files than are read.
 pub fn sizes(root: &Path) -> Result<BTreeSet<u64>> {
     let (mut sizes, mut files) = (BTreeSet::new(), 0u64);
     let mut left: Vec<PathBuf> = vec![root.to_owned()];
