@@ -87,7 +87,7 @@ pub(crate) fn made_up_run(study: &str) -> RunInfo {
 /// Arms with costs of their own.
 fn is_made_up(study: StudyName, arm: &str) -> bool {
     let is_another = arm == "nic" || arm.ends_with("-h3") || arm.contains("-default") || arm == "nginx-log-ktls";
-    !is_another && !(study == StudyName::SizeByCalls && arm == "nginx-log")
+    !(is_another || study == StudyName::SizeByCalls && arm == "nginx-log")
 }
 
 fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice: &mut Dice) -> Row {
