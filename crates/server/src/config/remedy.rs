@@ -131,13 +131,13 @@ const MAX_KEYS: usize = 8;
 
 /// The message for an unknown key: the probably intended key, or the tables that have such a key.
 fn unknown_key(message: &str, name: &str) -> String {
-    if let Some(meant) = nearest(name, message) {
-        return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
-    }
-    if matches!(name, "path" | "file") && expected_words(message).any(|word| word == "rotate_at" || word == "format") {
+    if matches!(name, "path" | "file") && expected_words(message).any(|word| word == "format") {
         return format!(
             "unknown field `{name}`: the file of a log is `to`: write to = \"/var/log/sealion/access.log\""
         );
+    }
+    if let Some(meant) = nearest(name, message) {
+        return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
     }
     let tables = reference::tables();
     if tables.iter().any(|table| table.name == format!("[{name}]")) {
