@@ -30,9 +30,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     }
     if let Some(pass) = own.iter().copied().find(|inner| guards::passes_to_program(inner)) {
         if !proxy::is_pass(pass) {
-            return Err(
-                format!("{} has no counterpart: let the program listen for HTTP, FastCGI or uwsgi", pass.name).into()
-            );
+            return Err(format!("{} has no counterpart: {}", pass.name, instead_of(&pass.name)).into());
         }
         proxy::write(context, table, place, pass)?;
         if let Some(tries) = find("try_files") {
@@ -68,6 +66,14 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     Ok(false)
 }
 
+/// The remedy for a handler without counterpart.
+fn instead_of(handler: &str) -> &'static str {
+    match handler {
+        "stub_status" | "api" => "the numbers are at the address of [metrics]: set metrics.listen",
+        _ => "let the program listen for HTTP, FastCGI or uwsgi",
+    }
+}
+
 /// The directory beneath a root that has only the files of a location. `None`: the location needs the whole root.
 fn beneath(root: &str, place: Place<'_, '_>) -> Option<String> {
     let Path::Prefix { text, .. } = place.path else { return None };
@@ -98,7 +104,8 @@ pub(super) fn returns(
         (200..=599, Some(text)) => {
             let text = place.variables.template(context, text)?;
             let mut respond = inline_table([("status", i64::from(status).into()), ("text", text.into())]);
-            let media_type = place.level.last("default_type").map_or("application/octet-stream", Directive::first);
+            let default = place.level.last("default_type").map(Directive::first);
+            let media_type = default.unwrap_or("text/plain");
             let own = place
                 .level
                 .all("add_header")
@@ -108,6 +115,10 @@ pub(super) fn returns(
             let may_tell = !matches!(place.path, Path::Exact(text) if !text.contains('.'));
             if own.is_none() && may_tell {
                 respond.insert("type".to_owned(), "by-name".into());
+                // The type of names that tell none, as compiled into nginx.
+                if default.is_none() && place.level.all("types").is_empty() {
+                    table.set("media_types", inline_table([("*", "text/plain".into())]));
+                }
             } else if media_type.contains('/') && !media_type.contains('$') {
                 respond.insert("type".to_owned(), media_type.into());
             }

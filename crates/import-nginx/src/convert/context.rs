@@ -53,6 +53,8 @@ pub(super) struct Context {
     pub(super) site: Option<String>,
     /// The paths of the current server's locations.
     pub(super) paths: Vec<(Path, Answers)>,
+    /// The paths of the current server's locations, and the roots of those that set one and send files.
+    pub(super) roots: Vec<(Path, Option<String>)>,
     /// The named routes that redirect to a page to sign in.
     pub(super) sign_ins: Vec<String>,
     /// The named locations of the current server.
@@ -85,6 +87,7 @@ impl Context {
             site: None,
             is_tls: false,
             paths: Vec::new(),
+            roots: Vec::new(),
             sign_ins: Vec::new(),
             named: HashSet::new(),
             sized: Vec::new(),

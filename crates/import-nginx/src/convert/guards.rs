@@ -5,7 +5,8 @@ use toml::Value;
 
 use super::context::Context;
 use super::level::Level;
-use super::{limits, proxy, values};
+use super::proxy::{self, Asked};
+use super::{auth_request, limits, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -168,16 +169,6 @@ fn basic_auth(context: &mut Context, table: &mut Table, level: &Level<'_>) -> bo
     true
 }
 
-/// Fields that a request to the server has here, and the values that say the same.
-const SENT: [(&str, &[&str]); 6] = [
-    ("content-length", &[""]),
-    ("x-original-uri", &["$request_uri"]),
-    ("x-original-method", &["$request_method"]),
-    ("x-original-url", &["$scheme://$http_host$request_uri", "$scheme://$host$request_uri"]),
-    ("x-forwarded-uri", &["$request_uri"]),
-    ("x-forwarded-method", &["$request_method"]),
-];
-
 /// `auth_request`: nginx takes the request to the server from the named location. `false`: the route is closed.
 fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, locations: &[&Directive]) -> bool {
     if !level.sets(&["auth_request"]) {
@@ -189,10 +180,11 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
         return true;
     }
     match asked(context, level, locations, directive.first()) {
-        Ok((upstream, to)) => {
+        Ok((location, Asked { upstream, to, host })) => {
             let mut auth = toml::Table::new();
             auth.extend(upstream.map(|name| ("upstream".to_owned(), name.into())));
             auth.insert("to".to_owned(), to.into());
+            auth_request::write(context, &mut auth, (level, location), host);
             let signs_in = sign_in(level, locations)
                 .is_some_and(|location| context.sign_ins.iter().any(|name| name == location.first()));
             auth.insert("refusal".to_owned(), if signs_in { "redirect" } else { "status" }.into());
@@ -281,36 +273,24 @@ pub(super) fn is_asked(location: &Directive, locations: &[&Directive]) -> bool {
     is_asked
 }
 
-/// The URL that is asked, or the name of an upstream and a path.
-fn asked(
+/// The location that is asked, and its server.
+fn asked<'d>(
     context: &mut Context,
     level: &Level<'_>,
-    locations: &[&Directive],
+    locations: &[&'d Directive],
     path: &str,
-) -> Result<(Option<String>, String), String> {
+) -> Result<(&'d Directive, Asked), String> {
     let path = path.split('?').next().unwrap_or(path);
     let is_it = |location: &&&Directive| {
         !location.first().starts_with('~') && location.arguments.last().is_some_and(|own| own == path)
     };
-    let Some(location) = locations.iter().find(is_it) else {
+    let Some(location) = locations.iter().copied().find(|location| is_it(&location)) else {
         return Err(format!("no location has the path {path} alone"));
     };
     let Some(pass) = location.children().iter().find(|inner| inner.name == "proxy_pass") else {
         return Err(format!("{location} is not passed to a server over HTTP"));
     };
-    for inner in location.children().iter().filter(|inner| inner.name == "proxy_set_header" && !is_sent(inner)) {
-        context.note(inner, "the server is asked with X-Original-URL, X-Forwarded-Uri and X-Forwarded-Method instead");
-    }
-    proxy::url_of(context, level, location, pass, path)
-}
-
-/// Whether a request to the server has the field with the same value.
-fn is_sent(directive: &Directive) -> bool {
-    let [name, value] = directive.arguments.as_slice() else { return false };
-    let value = value.replace("${", "$").replace('}', "");
-    let name = name.to_ascii_lowercase();
-    let same = |(own, values): &(&str, &[&str])| *own == name && values.contains(&value.as_str());
-    SENT.iter().any(same) || name == "host" || proxy::is_made_here(&name, &value)
+    Ok((location, proxy::url_of(context, level, location, pass, path)?))
 }
 
 /// The fields that requests get from the answer, and their names there, here or in a location that inherits the guard:

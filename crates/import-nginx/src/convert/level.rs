@@ -32,6 +32,15 @@ impl<'a> Level<'a> {
         Level(self.0[..self.0.len().min(2)].to_vec())
     }
 
+    /// The level that locations of the server lie in.
+    pub(super) fn of_locations(&self) -> Self {
+        match self.0.get(1).is_some_and(Vec::is_empty) {
+            // A merged level.
+            true => self.clone(),
+            false => self.of_server(),
+        }
+    }
+
     /// A level within the server's that has all settings of this place itself, for a route that lies elsewhere.
     pub(super) fn flattened(&self) -> Self {
         let (outer, inner) = self.0.split_at(self.0.len().min(2));

@@ -9,10 +9,45 @@ use crate::toml_text::Table;
 /// The zones of `limit_req_zone` and `limit_conn_zone`.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    /// Name, key and requests per second.
-    rates: Vec<(String, String, f64)>,
+    /// Name, key and rate.
+    rates: Vec<(String, String, Rate)>,
     /// Name and key.
     connections: Vec<(String, String)>,
+}
+
+/// A rate of requests.
+#[derive(Debug, Clone, Copy)]
+enum Rate {
+    PerSecond(i64),
+    PerMinute(i64),
+}
+
+impl Rate {
+    /// `10r/s` or `5r/m`
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.split_once("r/")?;
+        let number: i64 = number.parse().ok().filter(|number| *number > 0)?;
+        Some(match unit {
+            "m" if number % 60 == 0 => Rate::PerSecond(number / 60),
+            "m" => Rate::PerMinute(number),
+            _ => Rate::PerSecond(number),
+        })
+    }
+
+    fn per_minute(self) -> i64 {
+        match self {
+            Rate::PerSecond(number) => number.saturating_mul(60),
+            Rate::PerMinute(number) => number,
+        }
+    }
+
+    /// The key of `limits` and its value.
+    fn key(self) -> (&'static str, i64) {
+        match self {
+            Rate::PerSecond(number) => ("requests_per_second", number),
+            Rate::PerMinute(number) => ("requests_per_minute", number),
+        }
+    }
 }
 
 impl Zones {
@@ -24,11 +59,7 @@ impl Zones {
         if directive.name == "limit_conn_zone" {
             return self.connections.push((zone, key));
         }
-        let rate = argument(directive, "rate=").and_then(|rate| {
-            let (number, unit) = rate.split_once("r/")?;
-            let number: f64 = number.parse().ok()?;
-            Some(if unit == "m" { number / 60.0 } else { number })
-        });
+        let rate = argument(directive, "rate=").and_then(Rate::parse);
         self.rates.extend(rate.map(|rate| (zone, key, rate)));
     }
 }
@@ -69,7 +100,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
             ),
         }
     }
-    let mut strictest: Option<f64> = None;
+    let mut strictest: Option<(Rate, i64)> = None;
     let mut counted: Option<Option<String>> = None;
     for directive in level.all("limit_req") {
         let zone = argument(directive, "zone=");
@@ -96,19 +127,19 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
             set("key", key.as_str().into());
         }
         counted = Some(key);
-        if rate.fract() > 0.0 {
-            context.note(directive, format!("requests_per_second is a whole number: rounded up to {}", rate.ceil()));
-        }
         if strictest.is_some() {
             context.note(directive, "a route has one rate per address: the lowest is used");
         }
-        if strictest.is_none_or(|strictest| rate < strictest) {
-            strictest = Some(rate);
-            let burst = argument(directive, "burst=").and_then(|burst| burst.parse::<i64>().ok());
-            set("requests_per_second", (rate.ceil() as i64).max(1).into());
-            // Without `burst`, nginx admits one request at a time.
-            set("burst", burst.unwrap_or(1).max(1).into());
+        if strictest.is_none_or(|(strictest, _)| rate.per_minute() < strictest.per_minute()) {
+            let burst = argument(directive, "burst=").and_then(|burst| burst.parse::<i64>().ok()).unwrap_or(0);
+            // nginx admits a request, and as many as `burst` beside it.
+            strictest = Some((rate, burst.max(0).saturating_add(1)));
         }
+    }
+    if let Some((rate, burst)) = strictest {
+        let (key, number) = rate.key();
+        set(key, number.into());
+        set("burst", burst.into());
     }
     if !limits.is_empty() {
         table.set("limits", limits);

@@ -8,6 +8,7 @@
 
 mod action;
 mod asked;
+mod auth_request;
 mod condition;
 mod context;
 mod guards;

@@ -79,6 +79,10 @@ pub(super) fn settled<'d>(
 
 pub(super) fn set(context: &mut Context, variables: &mut Variables, directive: &Directive, condition: &Condition) {
     if let [name, value] = directive.arguments.as_slice() {
+        if matches!(name.as_str(), "$limit_rate" | "${limit_rate}") {
+            context
+                .report_with(directive, "no variable has this effect: write a route with match and limits.bandwidth");
+        }
         variables.set(context, name, value, condition);
     }
 }

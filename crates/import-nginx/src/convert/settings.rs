@@ -4,6 +4,7 @@ use toml::Value;
 
 use super::context::{Answers, Context};
 use super::level::Level;
+use super::path::Path;
 use super::variables::Variables;
 use super::{guards, log, proxy, tables, values};
 use crate::syntax::Directive;
@@ -232,6 +233,10 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
         if !rule.is_empty() || !level.around().all("add_header").is_empty() {
             table.set("headers", rule);
         }
+        let is_hsts = |field: &&Directive| field.first().eq_ignore_ascii_case("strict-transport-security");
+        if table.get("hsts").is_none() && level.around().all("add_header").iter().any(is_hsts) {
+            table.set("hsts", toml::Table::new());
+        }
     }
     if cors.contains_key("origins") {
         table.set("cors", cors);
@@ -387,8 +392,9 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
             continue;
         }
         let has_it = |wanted: Answers| context.paths.iter().any(|(path, answers)| *answers == wanted && path.has(page));
-        let root = level.last("root").map(Directive::first).unwrap_or_default();
-        let is_file = std::path::Path::new(root).join(page.trim_start_matches('/')).is_file();
+        let of_location = root_of(context, page);
+        let root = of_location.as_deref().or(level.last("root").map(Directive::first)).unwrap_or_default().to_owned();
+        let is_file = std::path::Path::new(&root).join(page.trim_start_matches('/')).is_file();
         let is_answered = has_it(Answers::Itself) && (!is_file || is_program(page));
         if has_it(Answers::ToSome) || !is_answered && (is_program(page) || has_it(Answers::Itself)) {
             context.report_with(
@@ -402,8 +408,8 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
             context.note(directive, format!("{root}{page} is no file here, so that clients get the server's own page: write error_pages once it is there"));
             continue;
         }
-        // A program gets no query, and no file has the question mark in its name.
-        let page = if is_answered { format!("{page}?") } else { page.clone() };
+        // A program gets no query, and no file has the question mark in its name. A route has the page of a location with its own root.
+        let page = if is_answered || of_location.is_some() { format!("{page}?") } else { page.clone() };
         let status = change.first().map_or("", |change| &change[1..]);
         let target: Value = match status.parse::<i64>() {
             Ok(status @ (200..=299 | 400..=599)) if status != 206 => {
@@ -421,6 +427,17 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
     if !pages.is_empty() {
         table.set("error_pages", pages);
     }
+}
+
+/// The root of the location that has a page, if it has one of its own.
+fn root_of(context: &Context, page: &str) -> Option<String> {
+    let length = |path: &Path| match path {
+        Path::Exact(text) if text == page => Some(usize::MAX),
+        Path::Prefix { text, .. } if page.starts_with(text) => Some(text.len()),
+        _ => None,
+    };
+    let all = context.roots.iter().filter_map(|(path, root)| Some((length(path)?, root)));
+    all.max_by_key(|(length, _)| *length).and_then(|(_, root)| root.clone())
 }
 
 /// Whether a status has an error page here.

@@ -27,9 +27,15 @@ pub(super) fn convert<'d>(
     let has_tls = own.iter().any(|address| listeners.is_tls(address));
     context.is_tls = has_tls;
     if !has_tls {
+        let is_redirect = server
+            .children()
+            .iter()
+            .any(|inner| inner.name == "return" && inner.arguments.last().is_some_and(|to| to.starts_with("https://")));
         let remedy =
             "is served without TLS, as by nginx: TLS has to end at a proxy in front, or the server needs a certificate";
-        context.note(server, remedy);
+        if !is_redirect {
+            context.note(server, remedy);
+        }
     }
     let names = names(context, server, listeners.is_default(number));
     let parts = listeners.parts(context, (number, server), &names);
@@ -141,6 +147,13 @@ fn write<'d>(
     };
     let paths = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, answers(location))));
     context.paths = paths.collect();
+    let root = |location: &Directive| {
+        let own = location.children().iter().find(|inner| inner.name == "root").map(Directive::first);
+        let own = own.filter(|own| own.starts_with('/') && !own.contains('$') && answers(location) == Answers::Files);
+        own.map(str::to_owned)
+    };
+    let roots = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, root(location))));
+    context.roots = roots.collect();
     context.sized.clear();
     context.sign_ins = guards::sign_ins(server);
     // A server that returns has no locations.

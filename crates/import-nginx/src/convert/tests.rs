@@ -166,7 +166,10 @@ fn returns_answer() {
     for (returns, route) in [
         ("404", "respond = 404"),
         ("403", "deny = true"),
-        ("200 '{\"a\":1}'", "respond = { status = 200, text = '{{\"a\":1}}', type = 'by-name' }"),
+        (
+            "200 '{\"a\":1}'",
+            "media_types = { '*' = 'text/plain' }\nrespond = { status = 200, text = '{{\"a\":1}}', type = 'by-name' }",
+        ),
         ("302 /x", "redirect = { to = '/x', status = 302, query = 'drop' }"),
         ("301 /x$is_args$args", "redirect = { to = '/x', status = 301 }"),
     ] {
@@ -476,4 +479,98 @@ fn a_mirror_without_a_counterpart_is_reported() {
         let (_, _, named) = converted("", server);
         assert!(named.iter().any(|line| line.contains(words)), "{server}: {named:#?}");
     }
+}
+
+#[test]
+fn a_server_that_is_asked_gets_the_host_and_fields_of_its_location() {
+    let http = "upstream ws_app { server 127.0.0.1:9000; } proxy_set_header X-Everywhere 1;";
+    let auth = |location: &str| {
+        let server =
+            format!("location = /oauth {{ internal; {location} }} location / {{ auth_request /oauth; return 200; }}");
+        let (site, _, named) = converted(http, &server);
+        let all = site["route"].as_array().unwrap().clone();
+        (all.iter().find_map(|route| route.get("forward_auth")).cloned().unwrap(), named)
+    };
+    let of = |keys: &str| toml::Value::Table(format!("{keys}\nrefusal = 'status'").parse().unwrap());
+    let fields = "proxy_set_header Host auth.test; proxy_set_header X-Api-Key k123; proxy_set_header Cookie \"\"; \
+                  proxy_set_header Content-Length \"\"; proxy_set_header X-Original-URI $request_uri;";
+    let (found, named) = auth(&format!("proxy_pass http://ws_app/check; {fields}"));
+    assert!(named.is_empty(), "{named:#?}");
+    let expected = "upstream = 'ws_app'\nto = '/check'\nhost = 'auth.test'\n\
+                    request_headers = [{ name = 'X-Api-Key', value = 'k123' }, { name = 'Cookie', value = '' }]";
+    assert_eq!(found, of(expected));
+    let (found, named) = auth("proxy_pass http://127.0.0.1:9000/check; proxy_pass_request_headers off;");
+    assert!(named.is_empty(), "{named:#?}");
+    let everywhere = "request_headers = [{ name = 'X-Everywhere', value = '1' }]";
+    assert_eq!(found, of(&format!("to = 'http://127.0.0.1:9000/check'\npass_fields = false\n{everywhere}")));
+    for (host, key) in [("$host", "{host}"), ("$http_host", "client")] {
+        let (found, _) = auth(&format!("proxy_pass http://ws_app; proxy_set_header Host {host};"));
+        assert_eq!(found["host"].as_str(), Some(key));
+    }
+    let (found, named) = auth("proxy_pass http://ws_app; proxy_set_header X-Client $ssl_client_raw_cert;");
+    assert_eq!(found["request_headers"][0]["value"].as_str(), Some(""), "no client sets it");
+    assert!(matches!(&*named, [one] if one.contains("asked without X-Client")), "{named:#?}");
+}
+
+#[test]
+fn rates_by_the_minute_and_bursts_admit_as_many_requests_as_nginx() {
+    let zone = |rate: &str| format!("limit_req_zone $binary_remote_addr zone=a:1m rate={rate};");
+    for (rate, burst, expected) in [
+        ("5r/m", " burst=2 nodelay", "{ requests_per_minute = 5, burst = 3 }"),
+        ("120r/m", "", "{ requests_per_second = 2, burst = 1 }"),
+        ("90r/m", "", "{ requests_per_minute = 90, burst = 1 }"),
+        ("10r/s", " burst=20", "{ requests_per_second = 10, burst = 21 }"),
+    ] {
+        let (site, _, named) =
+            converted(&zone(rate), &format!("limit_req zone=a{burst}; location / {{ return 200; }}"));
+        assert!(named.is_empty(), "{named:#?}");
+        assert_eq!(site["limits"].to_string(), expected, "{rate}{burst}");
+    }
+}
+
+#[test]
+fn an_error_page_lies_beneath_the_root_of_its_location() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    std::fs::write(directory.path().join("50x.html"), "page").unwrap();
+    let server = format!(
+        "root /srv; error_page 502 504 /50x.html; location / {{ proxy_pass http://127.0.0.1:9000; }} \
+         location = /50x.html {{ root {root}; }}"
+    );
+    let (site, _, named) = converted("", &server);
+    assert!(named.is_empty(), "{named:#?}");
+    assert_eq!(site["error_pages"].to_string(), "{ 502 = \"/50x.html?\", 504 = \"/50x.html?\" }");
+    is(&site["route"][1], &format!("path = '= /50x.html'\nroot = '{root}'"));
+}
+
+#[test]
+fn a_location_with_fields_of_its_own_has_no_hsts_of_the_server() {
+    let server = "add_header Strict-Transport-Security max-age=31536000; \
+                  location /own/ { add_header X-Own 1; return 200; } location / { return 200; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["hsts"].to_string(), "{}");
+    assert_eq!(all[1].get("hsts"), None);
+}
+
+#[test]
+fn a_rate_that_a_condition_sets_is_named() {
+    let (_, _, named) =
+        converted("", "location / { if ($http_user_agent ~ bot) { set $limit_rate 50k; } return 200; }");
+    assert!(matches!(&*named, [one] if one.contains("limits.bandwidth")), "{named:#?}");
+}
+
+#[test]
+fn a_text_has_the_type_that_is_compiled_into_nginx() {
+    let all = routes("", "location = /gone { return 410 gone; } location /a { return 410 gone; }");
+    assert_eq!(all[0]["respond"]["type"].as_str(), Some("text/plain"));
+    assert_eq!(all[1]["media_types"]["*"].as_str(), Some("text/plain"));
+    let all = routes("default_type application/json;", "location = /gone { return 410 gone; }");
+    assert_eq!(all[0]["respond"]["type"].as_str(), Some("application/json"));
+}
+
+#[test]
+fn the_numbers_of_nginx_lead_to_the_metrics() {
+    let (_, _, named) =
+        converted("", "location / { proxy_pass http://127.0.0.1:1; } location /status { stub_status; }");
+    assert!(matches!(&*named, [one] if one.contains("[metrics]")), "{named:#?}");
 }

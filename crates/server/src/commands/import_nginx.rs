@@ -24,6 +24,10 @@ pub(super) struct ImportArgs {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Overwrite the file of --output, if it differs from the conversion
+    #[arg(long, requires = "output")]
+    force: bool,
+
     /// Name cosmetic directives too, which change no response
     #[arg(long)]
     all: bool,
@@ -85,7 +89,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     let text = conversion.text();
     match &args.output {
         Some(output) => {
-            std::fs::write(output, &text).map_err(|e| format!("cannot write {}: {e}", output.display()))?;
+            write(output, &text, args.force)?;
         }
         None if args.compare.is_some() => {}
         None => print(&text)?,
@@ -106,7 +110,8 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     }
     let unguarded = named.iter().filter(|directive| directive.loss == Loss::Unguarded).count();
     if unguarded > 0 {
-        eprintln!("sealion: {unguarded} guards are lost: mend each UNGUARDED before you start the server");
+        let lost = if unguarded == 1 { "1 guard is".to_owned() } else { format!("{unguarded} guards are") };
+        eprintln!("sealion: {lost} lost: mend each UNGUARDED before you start the server");
     }
     for line in &refused {
         eprintln!("sealion: the server does not start until this is mended: {line}");
@@ -119,6 +124,18 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         _ if is_part => ExitCode::from(IN_PART),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// Writes a conversion. Unless it is forced, a file with another text stays: it may have been mended by hand.
+#[cfg(feature = "import-nginx")]
+fn write(output: &Path, text: &str, is_forced: bool) -> Result<(), String> {
+    let shown = output.display();
+    if !is_forced && std::fs::read(output).is_ok_and(|own| own != text.as_bytes() && !own.is_empty()) {
+        return Err(format!(
+            "{shown} exists and differs from the conversion: write to another file, or add --force to overwrite it"
+        ));
+    }
+    std::fs::write(output, text).map_err(|e| format!("cannot write {shown}: {e}"))
 }
 
 /// Closes the parts of a conversion that the server would refuse at its start. Returns the errors that stay.

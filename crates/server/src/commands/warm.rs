@@ -302,7 +302,7 @@ async fn ask(
     mut take: impl FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<(Status, HeaderMap), String> {
     let (_, result) = forward(server, &mut request).await;
-    let reply = result.map_err(|failure| failure.to_string())?;
+    let reply = result.map_err(|failure| with_remedy(failure.to_string()))?;
     let mut body: Pin<Box<dyn Source>> = reply.body.into();
     while let Some(piece) = poll_fn(|cx| body.as_mut().poll_piece(cx)).await {
         if let Piece::Bytes(piece) = piece.map_err(|error| error.to_string())? {
@@ -310,6 +310,14 @@ async fn ask(
         }
     }
     Ok((reply.status, reply.fields.into_map()))
+}
+
+/// A failure, with the option that mends it.
+fn with_remedy(failure: String) -> String {
+    match failure.contains("UnknownIssuer") {
+        true => format!("{failure}: name the roots of its certificate with --roots"),
+        false => failure,
+    }
 }
 
 /// The outcome in the last member of Cache-Status, which the requested server added.

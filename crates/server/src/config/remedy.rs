@@ -131,6 +131,11 @@ const MAX_KEYS: usize = 8;
 
 /// The message for an unknown key: the probably intended key, or the tables that have such a key.
 fn unknown_key(message: &str, name: &str) -> String {
+    if matches!(name, "path" | "file") && expected_words(message).any(|word| word == "format") {
+        return format!(
+            "unknown field `{name}`: the file of a log is `to`: write to = \"/var/log/sealion/access.log\""
+        );
+    }
     if let Some(meant) = nearest(name, message) {
         return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
     }
@@ -245,6 +250,14 @@ mod tests {
         assert!(found.ends_with("expected `1.2` or `1.3`: write one of these words"), "{found}");
         let found = problems("[server]\nktls = 'awto'");
         assert!(found.ends_with("did you mean `auto`?"), "{found}");
+    }
+
+    #[test]
+    fn the_file_of_a_log_is_named() {
+        for text in ["[[site]]\nlog = { path = 'x' }", "[access_log]\nfile = 'x'"] {
+            let found = problems(text);
+            assert!(found.contains("the file of a log is `to`"), "{found}");
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Request rate limit per client, or per value of requests.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use siphasher::sip128::SipHasher13;
 
 use super::ClientNetwork;
 
-/// A token bucket per client or value: a rate in requests per second, and a burst after a pause.
+/// A token bucket per client or value: a rate, and a burst after a pause.
 #[derive(Debug)]
 pub(crate) struct Requests {
     quota: Quota,
@@ -46,9 +45,9 @@ struct Bounds {
 const BOUNDS: Bounds = Bounds { sweep_every: 1 << 16, most: 1 << 20 };
 
 impl Requests {
-    /// Allows `rate` requests per second, and `burst` at once.
-    pub(crate) fn new(rate: NonZeroU32, burst: NonZeroU32) -> Self {
-        Self::with_bounds(Quota::per_second(rate).allow_burst(burst), BOUNDS)
+    /// Allows requests at the rate of `quota`, and its burst at once.
+    pub(crate) fn new(quota: Quota) -> Self {
+        Self::with_bounds(quota, BOUNDS)
     }
 
     fn with_bounds(quota: Quota, bounds: Bounds) -> Self {
@@ -96,11 +95,13 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     #[test]
     fn a_burst_passes_and_what_follows_is_told_when_to_come_again() {
-        let requests = Requests::new(NonZeroU32::MIN, NonZeroU32::new(3).unwrap());
+        let requests = Requests::new(Quota::per_second(NonZeroU32::MIN).allow_burst(NonZeroU32::new(3).unwrap()));
         let client = |text: &str| Counted::Client(ClientNetwork::of(text.parse().unwrap()));
         let (a, b) = (client("192.0.2.1"), client("192.0.2.2"));
         for _ in 0..3 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use governor::Quota as Rate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +23,12 @@ pub(crate) struct SiteLimitsConfig {
     /// Requests per second from one client, an IPv4 address or an IPv6 /64. Further requests get 429 with Retry-After
     /// [default: unlimited]
     pub requests_per_second: Option<Bounded<1, 1_000_000>>,
+    /// The same by the minute, for rates below one request per second: 5 admits one request every twelve seconds [default: unlimited]
+    pub requests_per_minute: Option<At<Bounded<1, 1_000_000>>>,
     /// Value that requests are counted by in place of the client, with placeholders: `{header.x-api-key}`, `{cookie.session}`, `{host}`. Requests with an
     /// empty value are not counted [default: the client]
     pub key: Option<At<String>>,
-    /// Requests that one client may send at once after a pause [default: as many as `requests_per_second`]
+    /// Requests that one client may send at once after a pause [default: as many as `requests_per_second` or `requests_per_minute`]
     pub burst: Option<At<Bounded<1, 1_000_000>>>,
     /// Concurrent connections with requests for this site; requests on further connections get 503 [default: unlimited]
     pub connections: Option<Bounded<1, 4_294_967_295>>,
@@ -81,14 +84,7 @@ impl SiteLimitsConfig {
         if self == &Self::default() {
             return None;
         }
-        if let (Some(burst), None) = (&self.burst, self.requests_per_second) {
-            let what = "has no effect without requests_per_second: add that key, or remove this one";
-            problems.add(&burst.span, &format!("{key}.burst"), what);
-        }
-        if let (Some(own), None) = (&self.key, self.requests_per_second) {
-            let what = "has no effect without requests_per_second: add that key, or remove this one";
-            problems.add(&own.span, &format!("{key}.key"), what);
-        }
+        self.check_rate(key, problems);
         let bandwidths = [
             ("bandwidth", &self.bandwidth),
             ("client_bandwidth", &self.client_bandwidth),
@@ -109,20 +105,42 @@ impl SiteLimitsConfig {
             }
             wider = Some((name, bandwidth.0));
         }
-        let per_second = |number: u64| NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN);
         let counted_by = self.key.as_ref();
         let counted_by = counted_by.and_then(|own| Template::parse(own, known, &format!("{key}.key"), problems));
         Some(SiteLimits {
             key: counted_by,
-            requests: self.requests_per_second.map(|rate| {
-                let burst = self.burst.as_ref().map_or(rate, |burst| burst.value);
-                Requests::new(per_second(rate.get()), per_second(burst.get()))
-            }),
+            requests: self.rate().map(Requests::new),
             connections: self.connections.map(|most| Arc::new(Slots { most: most.get(), taken: AtomicU64::new(0) })),
             bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.0),
             site_bandwidth: self.site_bandwidth.as_ref().map(|bandwidth| Arc::new(Bucket::new(bandwidth.0.max(1)))),
             client_bandwidth: self.client_bandwidth.as_ref().map(|bandwidth| ClientBuckets::new(bandwidth.0.max(1))),
         })
+    }
+}
+
+impl SiteLimitsConfig {
+    /// Refuses keys that would have no effect.
+    fn check_rate(&self, key: &str, problems: &mut Problems) {
+        let spans = [("burst", self.burst.as_ref().map(|at| &at.span)), ("key", self.key.as_ref().map(|at| &at.span))];
+        let has_rate = self.requests_per_second.is_some() || self.requests_per_minute.is_some();
+        for (name, span) in spans.into_iter().filter(|_| !has_rate) {
+            let Some(span) = span else { continue };
+            let what =
+                "has no effect without requests_per_second or requests_per_minute: add one of them, or remove this key";
+            problems.add(span, &format!("{key}.{name}"), what);
+        }
+        if let (Some(_), Some(minute)) = (self.requests_per_second, &self.requests_per_minute) {
+            let what = "has no effect beside requests_per_second: remove one of them";
+            problems.add(&minute.span, &format!("{key}.requests_per_minute"), what);
+        }
+    }
+
+    /// The rate and the burst. `None`: requests are not counted.
+    fn rate(&self) -> Option<Rate> {
+        let number = |number: Bounded<1, 1_000_000>| NonZeroU32::new(number.get() as u32).unwrap_or(NonZeroU32::MIN);
+        let minute = self.requests_per_minute.as_ref().map(|minute| Rate::per_minute(number(minute.value)));
+        let rate = self.requests_per_second.map(|second| Rate::per_second(number(second))).or(minute)?;
+        Some(self.burst.as_ref().map_or(rate, |burst| rate.allow_burst(number(burst.value))))
     }
 }
 
@@ -278,6 +296,10 @@ mod tests {
         for (text, words) in [
             ("burst = 3", "x.toml:1: site.limits.burst: "),
             ("key = '{host}'", "x.toml:1: site.limits.key: has no effect"),
+            (
+                "requests_per_second = 1\nrequests_per_minute = 5",
+                "x.toml:2: site.limits.requests_per_minute: has no effect beside requests_per_second",
+            ),
             ("requests_per_second = 1\nkey = '{hots}'", "x.toml:2: site.limits.key: {hots} is not a placeholder"),
             ("bandwidth = '1B'", "write 4096 or more"),
             ("client_bandwidth = '1B'", "x.toml:1: site.limits.client_bandwidth: 1B per second is too low"),
@@ -329,6 +351,20 @@ mod tests {
                 Ok(()),
                 "nobody counts those without an address as one"
             );
+        }
+    }
+
+    #[test]
+    fn a_rate_by_the_minute_waits_longer_than_a_second() {
+        let client = "192.0.2.1".parse().ok();
+        for (text, burst) in [("requests_per_minute = 5\nburst = 3", 3), ("requests_per_minute = 5", 5)] {
+            let limits = built(text).0.unwrap();
+            for _ in 0..burst {
+                assert_eq!(limits.admit(client, None, &mut Vec::new()), Ok(()), "{text}");
+            }
+            let Err(Refusal::TooMany(wait)) = limits.admit(client, None, &mut Vec::new()) else { panic!("{text}") };
+            // The first token comes back twelve seconds after the first request.
+            assert!(wait > Duration::from_secs(1) && wait <= Duration::from_secs(12), "{text}: {wait:?}");
         }
     }
 

@@ -71,7 +71,7 @@ struct Needs {
 /// Refuses a configuration that the limit on open files does not allow. Changes nothing.
 ///
 /// # Errors
-/// A line that says how to change the limit or `--max-connections`.
+/// A line that says how to change the limit or `limits.max_connections`.
 pub(crate) fn check_open_files(config: &Config) -> Result<(), String> {
     Needs::of(config).plan(allowed()).map(|_| ())
 }
@@ -147,7 +147,7 @@ impl Needs {
         let connections = match self.connections {
             Some(wanted) if wanted > possible => {
                 return Err(format!(
-                    "--max-connections {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
+                    "limits.max_connections = {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
                     wanted.saturating_mul(each).saturating_add(self.others + idle)
                 ));
             }

@@ -90,7 +90,7 @@ pub(crate) async fn answer(
             Answering::new(site, request, client, now)
         }
     };
-    let auth = site.asks().then(|| Asking::new(site, answering.route, request, &mut inbound));
+    let auth = site.asks().then(|| Asking::new(site, answering.route, (request, client), &mut inbound));
     let mut response = Answering { auth: auth.as_ref(), ..answering }.answer(path, &mut inbound).await;
     if let Some(auth) = &auth {
         auth.add_cookies(&mut response.fields);

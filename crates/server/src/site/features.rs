@@ -136,7 +136,7 @@ impl SiteConfig {
                 config.clone().into_table()?.build(&name("basic_auth"), problems)
             }),
             forward_auth: inherit!(forward_auth, |config| {
-                config.clone().into_table()?.build(upstreams, &name("forward_auth"), problems)
+                config.clone().into_table()?.build(upstreams, known, &name("forward_auth"), problems)
             }),
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             extensions: match around {

@@ -20,27 +20,41 @@ use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::{Fields, Request, Status, Target};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::Site;
-use super::proxy::{self, FieldChange, apply, failed, of_reply};
+use self::request::{AuthRequest, Values};
+use super::proxy::{self, FieldChange, FieldRule, apply, failed, of_reply};
 use super::route::Route;
+use super::{Client, Site};
+use crate::placeholders::Known;
 use crate::response::{Response, discard};
 use crate::upstream::{
     Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
-    poll_gone, request_fields,
+    poll_gone,
 };
 use crate::values::{At, Problems, SecretUrl};
 
+mod request;
+
 /// Authentication by another server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ForwardAuthConfig {
     /// URL that is asked for each request, for instance `http://127.0.0.1:9091/verify`, or `unix:/run/auth.sock:/verify`; with `upstream`, a path.
     pub to: At<SecretUrl>,
     /// Name of an `[[upstream]]`, whose servers are asked.
     pub upstream: Option<At<SecretUrl>>,
+    /// Host that the server gets: `client`, the host of the request; `{host}`, the same without its port; `upstream`, the host of the URL; or another
+    /// [default: upstream]
+    pub host: Option<At<String>>,
+    /// Whether the server gets the fields of the request. Otherwise it gets the fields that are made for each request, and `request_headers`.
+    #[default(true)]
+    pub pass_fields: bool,
+    /// Fields to set in the request to the server, for instance `[{ name = "X-Api-Key", value = "…" }]`; an empty value removes the field. Values may have
+    /// placeholders, which stand for values of the client's request.
+    pub request_headers: At<Vec<FieldRule>>,
     /// Fields of the response that a forwarded request gets, for instance `Remote-User`. Fields with these names from a client are dropped,
     /// on every path of the site.
     pub copy: At<Vec<String>>,
@@ -85,6 +99,7 @@ pub(crate) enum AuthCookies {
 pub(crate) struct ForwardAuth {
     upstream: Arc<Upstream>,
     target: Uri,
+    request: AuthRequest,
     /// Names of requests, and of responses.
     copy: Vec<(HeaderName, HeaderName)>,
     refusal: AuthRefusal,
@@ -93,7 +108,13 @@ pub(crate) struct ForwardAuth {
 
 impl ForwardAuthConfig {
     /// `None`: there are problems.
-    pub(super) fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<ForwardAuth> {
+    pub(super) fn build(
+        &self,
+        upstreams: &mut Upstreams,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<ForwardAuth> {
         let before = problems.len();
         let to_key = format!("{key}.to");
         let (server, target) = match &self.upstream {
@@ -135,10 +156,12 @@ impl ForwardAuthConfig {
             let span = &self.copy_as.span;
             copy.extend(field(name, span, "copy_as").zip(field(source, span, "copy_as")));
         }
+        let request = AuthRequest::build(self, known, key, problems);
         if problems.len() > before {
             return None;
         }
-        Some(ForwardAuth { upstream: server?, target: target?, copy, refusal: self.refusal, cookies: self.cookies })
+        let (refusal, cookies) = (self.refusal, self.cookies);
+        Some(ForwardAuth { upstream: server?, target: target?, request: request?, copy, refusal, cookies })
     }
 }
 
@@ -175,11 +198,12 @@ impl ForwardAuth {
     /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client. `cookies`: gets the cookies for the client.
     async fn ask(
         &self,
-        request: &Request<'_>,
+        values: &Values<'_>,
         uri: &str,
         hop: &Hop<'_>,
         cookies: &mut Vec<HeaderValue>,
     ) -> Result<Vec<FieldChange>, Box<Response>> {
+        let request = values.request;
         let refuse = |status| Err(Box::new(Response::plain(status)));
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
@@ -191,7 +215,7 @@ impl ForwardAuth {
         else {
             return refuse(Status::BAD_REQUEST);
         };
-        let mut fields = request_fields(request, hop);
+        let mut fields = self.request.fields(request, hop);
         if let Some(span) = &hop.span {
             pass_span_on(span, &mut fields);
         }
@@ -207,13 +231,14 @@ impl ForwardAuth {
             (ORIGINAL_URL, Some(url)),
         ];
         apply(&about, &mut fields);
+        let Ok(host) = self.request.change(values, &mut fields) else { return refuse(Status::BAD_REQUEST) };
         let mut forwarded = Forwarded {
             reading: Reading::Ahead,
             heads: None,
             method: Method::GET,
             target: self.target.clone(),
             fields,
-            host: None,
+            host,
             content: None,
             kept: None,
             upgrade: None,
@@ -325,6 +350,7 @@ pub(super) struct Asking<'a> {
     /// The route of the path that was requested.
     route: &'a Route,
     request: &'a Request<'a>,
+    client: Client,
     hop: Hop<'a>,
     /// Servers that let it pass, by their addresses.
     passed: Mutex<BTreeMap<usize, Passed>>,
@@ -346,10 +372,15 @@ struct Passed {
 
 impl<'a> Asking<'a> {
     /// Takes the end of the client from `inbound`, until [`Self::prepare`].
-    pub(super) fn new(site: &'a Site, route: &'a Route, request: &'a Request<'a>, inbound: &mut Inbound) -> Self {
+    pub(super) fn new(
+        site: &'a Site,
+        route: &'a Route,
+        (request, client): (&'a Request<'a>, Client),
+        inbound: &mut Inbound,
+    ) -> Self {
         let hop = inbound.hop(request.authority);
         let (passed, cookies, gone) = (Mutex::default(), Mutex::default(), Mutex::new(inbound.gone.take()));
-        Asking { site, route, request, hop, passed, cookies, gone }
+        Asking { site, route, request, client, hop, passed, cookies, gone }
     }
 
     fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Passed>> {
@@ -400,7 +431,8 @@ impl<'a> Asking<'a> {
     async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Response> {
         let mut cookies = Vec::new();
         let answer = {
-            let mut answer = pin!(auth.ask(self.request, &uri, &self.hop, &mut cookies));
+            let values = Values { site: self.site, request: self.request, client: self.client };
+            let mut answer = pin!(auth.ask(&values, &uri, &self.hop, &mut cookies));
             poll_fn(|cx| match poll_gone(&mut lock(&self.gone), cx) {
                 Poll::Ready(()) => Poll::Ready(Err(Box::new(Response::plain(Status::CLIENT_CLOSED_REQUEST)))),
                 Poll::Pending => answer.as_mut().poll(cx),

@@ -39,6 +39,7 @@ mod cached;
 mod config;
 mod mirror;
 
+pub(super) use config::FieldRule;
 pub(crate) use config::{InterimRequests, ProxyConfig};
 
 use mirror::Mirror;
@@ -129,8 +130,9 @@ impl Collects {
     }
 }
 
+/// The Host of requests to servers.
 #[derive(Debug)]
-enum Host {
+pub(super) enum Host {
     OfClient,
     /// Without its port.
     NameOfClient,
@@ -139,7 +141,7 @@ enum Host {
 
 impl Host {
     /// The Host of a request. `None`: it has none.
-    fn value(&self, asked: &Asked<'_>) -> Option<HeaderValue> {
+    pub(super) fn value(&self, asked: &Asked<'_>) -> Option<HeaderValue> {
         match self {
             Host::OfClient => HeaderValue::try_from(asked.request.authority.unwrap_or_default()).ok(),
             Host::NameOfClient => HeaderValue::try_from(&*asked.host()).ok(),
@@ -181,7 +183,7 @@ pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
 }
 
 /// Sets fields whose values have placeholders. `None`: no field may have a value.
-fn fill(rules: &[(HeaderName, Template)], asked: &Asked<'_>, fields: &mut HeaderMap) -> Option<()> {
+pub(super) fn fill(rules: &[(HeaderName, Template)], asked: &Asked<'_>, fields: &mut HeaderMap) -> Option<()> {
     if rules.is_empty() {
         return Some(());
     }

@@ -21,6 +21,7 @@ use super::purge_url::{normal, with_normal_host};
 use super::purging::plain_key;
 use super::{Store, now_s};
 use crate::files::resolve::Wait;
+use crate::values::printable;
 
 /// The footer and metadata behind the body of a file.
 type Read = (Footer, Metadata);
@@ -97,9 +98,9 @@ impl Store {
             Target::Everything => "everything".to_owned(),
             Target::Url(url) | Target::Invalidated(url) => url.clone(),
             Target::InvalidatedHash(_) | Target::InvalidatedSlot(_) => "what a request invalidated".to_owned(),
-            Target::Prefix(url) => format!("all beneath {url}"),
-            Target::Host(name) => format!("all of {name}"),
-            Target::Tag(tag) => format!("all with the tag {tag}"),
+            Target::Prefix(url) => format!("everything beneath {url}"),
+            Target::Host(name) => format!("everything of {name}"),
+            Target::Tag(tag) => format!("everything with the tag {tag}"),
             Target::Group(origin, group) => format!("the group {group} of {origin}"),
         };
         if !self.disks().all(|disk| disk.directory.is_owner()) {
@@ -198,7 +199,8 @@ impl Store {
             matches!(name.as_str(), "etag" | "last-modified" | "cache-control" | "cache-tag" | "content-range")
         };
         let named = fields.iter().filter(|(name, _)| is_named(name));
-        let named: Vec<_> = named.map(|(name, value)| format!("{name}: {}", value.escape_ascii())).collect();
+        let named: Vec<_> =
+            named.map(|(name, value)| format!("{name}: {}", printable(&String::from_utf8_lossy(value)))).collect();
         format!("status {status}, {} octets, {state}{verdict}; {}", footer.body, named.join("; "))
     }
 

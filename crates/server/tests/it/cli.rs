@@ -155,7 +155,7 @@ fn more_connections_than_open_files_are_refused() {
     let site = Site::new();
     let mut arguments = with_pair(&site, &site.pki.certificate_file(), &site.pki.key_file());
     arguments.extend(["--max-connections", "4294967295"].map(Into::into));
-    refused(&arguments, &["--max-connections 4294967295", "ulimit -Hn", "lower the number to"]);
+    refused(&arguments, &["limits.max_connections = 4294967295", "ulimit -Hn", "lower the number to"]);
 }
 
 #[test]

@@ -345,7 +345,8 @@ impl Corpus {
     pub(crate) fn convert(&self, directory: &Path, text: &str) -> (Vec<String>, PathBuf) {
         let (from, to) = (directory.join("import.conf"), directory.join("sealion.toml"));
         fs::write(&from, format!("events {{ }}\nhttp {{\n{text}}}\n")).expect("it is written");
-        let output = Command::new(PROGRAM).arg("import-nginx").arg(&from).arg("--output").arg(&to).output();
+        let output =
+            Command::new(PROGRAM).arg("import-nginx").arg(&from).arg("--force").arg("--output").arg(&to).output();
         let said = String::from_utf8(output.expect("the program starts").stderr).expect("text");
         assert!(to.exists(), "{}: {said}", from.display());
         (said.lines().filter(|line| line.contains("UNGUARDED: ")).map(str::to_owned).collect(), to)

@@ -119,7 +119,7 @@ fn value_of(value: &str) -> String {
 }
 
 /// The rule's `host`. `None`: reported.
-fn of_host(
+pub(super) fn of_host(
     context: &mut Context,
     directive: &Directive,
     value: &str,

@@ -202,13 +202,8 @@ pub(super) fn url_of(
     location: &Directive,
     pass: &Directive,
     path: &str,
-) -> Result<(Option<String>, String), String> {
-    let mut variables = context.variables.clone();
-    for set in level.all("set").into_iter().chain(location.children().iter().filter(|inner| inner.name == "set")) {
-        if let [name, value] = set.arguments.as_slice() {
-            variables.set(context, name, value, &super::condition::Condition::Always);
-        }
-    }
+) -> Result<Asked, String> {
+    let variables = variables_of(context, level, location);
     let url = url(context, &variables, pass).map_err(NotPassed::into_reason)?;
     if url.authority.contains('{') || url.path.as_ref().is_some_and(|path| path.contains('{')) {
         return Err("its URL depends on the request".to_owned());
@@ -217,10 +212,40 @@ pub(super) fn url_of(
     let target = upstreams::target(context, &url.authority, options)?;
     let path = url.path.as_deref().unwrap_or(path);
     if !target.name.contains(':') {
-        return Ok((Some(target.name), path.to_owned()));
+        return Ok(Asked { upstream: Some(target.name), to: path.to_owned(), host: target.host });
     }
     let separator = if target.name.starts_with("unix:") { ":" } else { "" };
-    Ok((None, format!("{}{separator}{path}", target.name)))
+    Ok(Asked { upstream: None, to: format!("{}{separator}{path}", target.name), host: target.host })
+}
+
+/// The server of a location that `auth_request` asks.
+pub(super) struct Asked {
+    pub(super) upstream: Option<String>,
+    /// The URL, or the path with `upstream`.
+    pub(super) to: String,
+    /// The value of `$proxy_host`, as a `host`.
+    pub(super) host: String,
+}
+
+/// The variables of a location that `auth_request` asks.
+pub(super) fn variables_of(context: &mut Context, level: &Level<'_>, location: &Directive) -> Variables {
+    let mut variables = context.variables.clone();
+    for set in level.all("set").into_iter().chain(location.children().iter().filter(|inner| inner.name == "set")) {
+        if let [name, value] = set.arguments.as_slice() {
+            variables.set(context, name, value, &super::condition::Condition::Always);
+        }
+    }
+    variables
+}
+
+/// The `host` of requests to a location that `auth_request` asks. `proxy_host`: the value of `$proxy_host`, as a `host`. `None`: reported.
+pub(super) fn host_of(
+    context: &mut Context,
+    directive: &Directive,
+    (value, proxy_host): (&str, &str),
+    variables: &Variables,
+) -> Option<String> {
+    fields::of_host(context, directive, value, proxy_host, variables)
 }
 
 /// Whether a field that is made for each request has the same value.

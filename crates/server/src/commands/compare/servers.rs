@@ -134,10 +134,12 @@ fn spawn(name: &str, mut command: Command, directory: &Path, listeners: Vec<Move
     let started = Instant::now();
     for listener in server.listeners.clone() {
         while TcpStream::connect((Ipv4Addr::LOCALHOST, listener.to)).is_err() {
-            let is_running = matches!(server.child.try_wait(), Ok(None));
-            if !is_running || started.elapsed() > START_TIMEOUT {
+            let ended = server.child.try_wait().ok().flatten();
+            if ended.is_some() || started.elapsed() > START_TIMEOUT {
                 let said = fs::read_to_string(&said).unwrap_or_default();
-                return Err(format!("{name} does not start: {}", said.trim_end()));
+                let how = ended.map_or_else(|| "does not listen".to_owned(), |status| format!("ended ({status})"));
+                let said = if said.trim().is_empty() { "it wrote no message" } else { said.trim_end() };
+                return Err(format!("{name} does not start: {program} {how}: {said}"));
             }
             thread::sleep(Duration::from_millis(5));
         }

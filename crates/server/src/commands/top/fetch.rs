@@ -38,7 +38,10 @@ impl Source {
 
     pub(super) fn fetch(&self) -> Result<Summary, String> {
         let failed = |error: &dyn std::fmt::Display| {
-            format!("http://{}: {error}: is the server running with --metrics on this address?", self.authority)
+            format!(
+                "http://{}: {error}: is the server running with --metrics on this address? --url names another",
+                self.authority
+            )
         };
         let address = self.authority.to_socket_addrs().map_err(|e| failed(&e))?.next();
         let request = Request {

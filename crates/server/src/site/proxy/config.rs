@@ -367,7 +367,7 @@ impl ProxyConfig {
 
 impl Host {
     /// `upstream`: whose authority `upstream` stands for. `None`: the text is wrong, or there is no upstream.
-    pub(super) fn parse(
+    pub(in crate::site) fn parse(
         host: Option<&At<String>>,
         upstream: Option<&Upstream>,
         key: &str,
@@ -455,10 +455,10 @@ impl ProxyConfig {
 }
 
 /// Fields to set or remove, and fields whose values have placeholders.
-type Fields = (Vec<FieldChange>, Vec<(HeaderName, Template)>);
+pub(in crate::site) type Fields = (Vec<FieldChange>, Vec<(HeaderName, Template)>);
 
 impl ProxyConfig {
-    pub(super) fn fields(
+    pub(in crate::site) fn fields(
         &self,
         rules: &At<Vec<FieldRule>>,
         known: Known<'_>,

@@ -370,7 +370,11 @@ impl Tree<'_> {
                     problems.add(&name.span, &key, format_args!("{} is there twice: rename one", name.value));
                 }
             }
-            _ => problems.add(&name.span, &key, "begins with an at sign: write for instance @app"),
+            _ => problems.add(
+                &name.span,
+                &key,
+                "is an at sign, then letters, digits, hyphens and underscores: write for instance @app",
+            ),
         }
     }
 

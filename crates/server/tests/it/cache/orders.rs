@@ -229,7 +229,7 @@ fn a_purge_of_a_url_says_what_it_found() {
     );
     assert_eq!(
         succeeds(&cached, &["purge", "--prefix", "https://localhost/"]),
-        "all beneath https://localhost/ is purged\n"
+        "everything beneath https://localhost/ is purged\n"
     );
 }
 

@@ -57,6 +57,7 @@ impl Nginx {
         let output = Command::new(PROGRAM)
             .arg("import-nginx")
             .arg(self.path().join("nginx.conf"))
+            .arg("--force")
             .arg("--output")
             .arg(&file)
             .output()
@@ -173,7 +174,7 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
     let site = &config["site"][0];
     assert_eq!(site["names"].to_string(), r#"["example.net", "*.example.net", '~ ^(?<sub>.+)\.example\.com$']"#);
-    assert_eq!(site["limits"].to_string(), r#"{ bandwidth = "1MiB", requests_per_second = 10, burst = 20 }"#);
+    assert_eq!(site["limits"].to_string(), r#"{ bandwidth = "1MiB", requests_per_second = 10, burst = 21 }"#);
     assert_eq!(site["client_auth"]["mode"].as_str(), Some("request"));
     assert_eq!(site["compress"]["types"].to_string(), r#"["text/html", "text/css", "application/javascript"]"#);
     assert_eq!(site["compress"]["min"].as_str(), Some("1KiB"));
@@ -182,6 +183,29 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(routes[0]["respond"].as_integer(), Some(501), "a program has no counterpart");
     assert_eq!(routes[1]["proxy"]["to"].as_str(), Some("app"));
     assert_eq!(routes[2]["cors"].to_string(), r#"{ origins = ["*"] }"#);
+}
+
+#[test]
+fn a_mended_file_is_not_overwritten() {
+    let nginx = nginx!("limits");
+    let file = nginx.path().join("sealion.toml");
+    let import = |options: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("import-nginx").arg(nginx.path().join("nginx.conf")).arg("--output").arg(&file).args(options);
+        command.output().expect("it runs")
+    };
+    let refusal = "exists and differs from the conversion";
+    for _ in 0..2 {
+        assert!(!String::from_utf8_lossy(&import(&[]).stderr).contains(refusal), "the same text is written again");
+    }
+    let converted = fs::read_to_string(&file).expect("it is there");
+    fs::write(&file, "# mended").expect("it is written");
+    let refused = import(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains(refusal) && said.contains("--force") && !refused.status.success(), "{said}");
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "# mended");
+    import(&["--force"]);
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), converted);
 }
 
 /// Each guard of nginx keeps the same clients out here, or is named.
@@ -211,7 +235,7 @@ fn nobody_gets_in_who_was_kept_out() {
     let config = nginx.converts();
     let sites = config["site"].as_array().expect("sites");
     assert_eq!(sites[1]["access_log"].as_bool(), Some(false));
-    assert_eq!(sites[1]["limits"].to_string(), "{ requests_per_second = 1, burst = 1 }");
+    assert_eq!(sites[1]["limits"].to_string(), "{ requests_per_minute = 20, burst = 1 }");
     let file = nginx.path().join("sealion.toml");
     let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let get = |host: &str, path: &str| {

@@ -133,6 +133,44 @@ fn fields_of_the_answer_are_copied_and_no_client_can_forge_them() {
 }
 
 #[test]
+fn it_is_asked_with_the_host_and_fields_of_the_guard() {
+    let site = Site::new();
+    let auth = gatekeeper();
+    let keys = format!(
+        r#"
+        forward_auth.to = '{url}/verify'
+        forward_auth.host = 'auth.test'
+        forward_auth.request_headers = [
+            {{ name = 'X-Api-Key', value = 'k123' }},
+            {{ name = 'Cookie', value = '' }},
+            {{ name = 'X-About', value = '{{method}} {{path}} {{host}} {{client}} {{query.x}}' }},
+        ]
+        [[site.route]]
+        path = '/bare/'
+        forward_auth = {{ to = '{url}/verify', host = 'client', pass_fields = false }}
+        "#,
+        url = auth.url()
+    );
+    site.add("a.txt", "a file");
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let fields = [("Cookie", "secret=1"), ("X_Api_Key", "forged"), ("X-Own", "kept"), PASS];
+    let response = http::request(&mut client, "GET", "/a.txt?x=1", &fields).expect("a response");
+    assert_eq!((response.status, &*response.body), (200, &b"a file"[..]));
+    let asked = auth.last();
+    assert_eq!((asked.field("host"), asked.field("x-api-key"), asked.field("x-own")), ("auth.test", "k123", "kept"));
+    assert_eq!((asked.all("cookie"), asked.all("x_api_key")), (vec![], vec![]));
+    let host = server.address().ip();
+    assert_eq!(asked.field("x-about"), format!("GET /a.txt {host} 127.0.0.1 1"));
+    assert_eq!(asked.field("x-original-uri"), "/a.txt?x=1");
+    assert!(is_refused(&http::request(&mut client, "GET", "/bare/x", &fields).expect("a response")));
+    let asked = auth.last();
+    assert_eq!(asked.field("host"), server.address().to_string());
+    assert_eq!((asked.all("cookie"), asked.all("x-pass"), asked.all("x-own")), (vec![], vec![], vec![]));
+    assert_eq!(asked.field("x-forwarded-for"), "127.0.0.1");
+}
+
+#[test]
 fn a_server_that_cannot_be_asked_lets_nothing_pass() {
     let site = Site::new();
     site.add("a.txt", "a file");
@@ -417,6 +455,11 @@ fn what_is_wrong_with_the_keys_is_said() {
         ("{ to = '/verify' }", "is not a URL"),
         ("{ to = 'ftp://a/x' }", "is not the URL of a server"),
         ("{ to = 'unix:/run/auth.sock' }", "has no path"),
+        ("{ to = 'http://a/', host = 'a b' }", "site.forward_auth.host: write client, upstream, or a host"),
+        (
+            "{ to = 'http://a/', request_headers = [{ name = 'X', value = '{1}' }] }",
+            "site.forward_auth.request_headers: ",
+        ),
         ("{ to = 'verify', upstream = 'http://a' }", "has no path"),
         ("{ to = '/verify', upstream = 'auth' }", "there is no [[upstream]] with the name \"auth\""),
         ("{ to = 'http://a/x', copy = ['Host'] }", "\"Host\" cannot be copied"),

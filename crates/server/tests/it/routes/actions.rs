@@ -275,7 +275,10 @@ fn mistakes_are_named_with_line_and_remedy() {
         ("path = '/a'\nalias = '.'", "site.route.alias: needs a path that ends in a slash"),
         ("path = '/a/'\n[[site.route.route]]\npath = '/b'\ndeny = true", "lies outside the route around it"),
         ("path = '~ ^/(a'\ndeny = true", "is not a regular expression"),
-        ("name = 'app'\ndeny = true", "begins with an at sign"),
+        (
+            "name = 'app'\ndeny = true",
+            "is an at sign, then letters, digits, hyphens and underscores: write for instance @app",
+        ),
         ("path = '/a'\nmatch = { method = 'get' }\ndeny = true", "site.route.match.method: \"get\" is not a method"),
         ("path = '/a'\nmatch = { client = ['office'] }\ndeny = true", "is not a network"),
     ] {
