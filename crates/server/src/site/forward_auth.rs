@@ -247,7 +247,10 @@ impl ForwardAuth {
                 response.upstream = Some(Box::new(trace));
                 Err(Box::new(response))
             }
-            Ok(reply) => Err(Box::new(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) })),
+            Ok(reply) => {
+                let upstream = Some(Box::new(trace));
+                Err(Box::new(Response { upstream, is_refusal: true, ..of_reply(reply) }))
+            }
         }
     }
 }
