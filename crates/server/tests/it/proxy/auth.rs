@@ -520,6 +520,33 @@ fn a_refusal_keeps_its_cache_control() {
     assert_eq!((passed.status, passed.field("cache-control")), (200, Some("public, max-age=3600")));
 }
 
+/// A server that is asked about the rewritten path too sets cookies by the first answer, by the second, or by both.
+#[test]
+fn the_cookies_of_both_answers_of_a_server_reach_the_client() {
+    let site = Site::new();
+    let auth = Upstream::answering(|request| {
+        let cookies = match request.field("x-forwarded-uri") {
+            "/in/x" => "Set-Cookie: first=1; Path=/\r\nSet-Cookie: both=old\r\n",
+            "/x" => "Set-Cookie: both=new; Path=/\r\nSet-Cookie: second=1\r\n",
+            other => panic!("{other}"),
+        };
+        format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 0\r\n\r\n").into_bytes()
+    });
+    let upstream = Upstream::answering(|_| ok(b""));
+    let keys = format!(
+        "[[site.route]]\npath = '~ ^/in/(.*)$'\nrewrite = '/{{1}}'\nforward_auth = {{ to = '{}/v', cookies = 'all' }}\n\
+         [[site.route]]\npath = '/'\nproxy = {{ to = '{}' }}\n",
+        auth.url(),
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let response = http::get(&mut site.connect(&server), "/in/x").expect("a response");
+    assert_eq!((response.status, auth.requests().len()), (200, 2));
+    let cookies = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+    let cookies: Vec<_> = cookies.map(|(_, value)| value.as_str()).collect();
+    assert_eq!(cookies, ["first=1; Path=/", "both=new; Path=/", "second=1"]);
+}
+
 /// A server that is asked does not go on for a client that has left, whatever the route does with the request.
 #[test]
 fn a_client_that_leaves_ends_the_question_whether_it_may_pass() {
