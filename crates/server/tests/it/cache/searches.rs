@@ -158,6 +158,18 @@ fn values_that_are_no_text_have_responses_of_their_own() {
 }
 
 #[test]
+fn the_order_that_shows_a_url_finds_the_response_that_answers_it() {
+    let cached = Cached::with(counting(UTM), "", ON);
+    assert_eq!(cached.get("/p?a=1&utm=1", &[]).body, b"body 0");
+    super::disk::wait_for_objects(&cached, 1);
+    let shown = super::orders::succeeds(&cached, &["cache", "https://localhost/p?utm=2&a=1"]);
+    assert!(shown.contains("status 200, 6 octets"), "{shown}");
+    let other = super::orders::order(&cached, &["cache", "https://localhost/p?a=2"]);
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(!other.status.success() && said.contains("unless by key_headers, key_cookies, No-Vary-Search"), "{said}");
+}
+
+#[test]
 fn after_a_restart_the_first_response_of_a_path_tells_how_the_others_are_found() {
     let mut cached = Cached::with(counting(UTM), "", ON);
     assert_eq!(cached.get("/p?a=1&utm=1", &[]).body, b"body 0");
