@@ -195,6 +195,23 @@ fn a_client_without_the_dictionary_or_without_the_right_to_read_the_response_get
 }
 
 #[test]
+fn the_page_of_the_fallback_is_sent_by_dictionary_too() {
+    let versions = Versions::new();
+    versions.compress(&[]);
+    let has = available(&versions.dictionary());
+    let served = Configured::serve(versions.site, &format!("fallback = '/app/main.js'\n{KEYS}"));
+    let get = |accept: &str, options: &[&str]| {
+        served.raw("/a/page", accept, &[&["-H", "Accept: text/html"], options].concat())
+    };
+    let names = ["accept", "accept-encoding", "available-dictionary"];
+    let plain = get("dcz", &[]);
+    assert_eq!((plain.status, coding(&plain), vary(&plain)), (200, None, names.map(str::to_owned).to_vec()));
+    let coded = get("dcz", &["-H", &has]);
+    assert_eq!((coded.status, coding(&coded), vary(&coded)), (200, Some("dcz"), names.map(str::to_owned).to_vec()));
+    assert!(decode("dcz", &coded.body, &version(1).into_bytes()) == version(2).as_bytes());
+}
+
+#[test]
 fn a_guard_of_the_original_is_one_of_the_compressed_file() {
     let versions = Versions::new();
     versions.compress(&[]);
