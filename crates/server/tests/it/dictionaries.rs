@@ -212,6 +212,16 @@ fn the_page_of_the_fallback_is_sent_by_dictionary_too() {
 }
 
 #[test]
+fn a_directory_of_previous_files_that_is_missing_is_refused_even_without_files() {
+    let site = Site::new();
+    let mut command = Command::new(PROGRAM);
+    let output = command.args(["compress", "--dictionary", "/nonexistent"]).arg(site.root()).output();
+    let output = output.expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("cannot read /nonexistent"), "{said}");
+}
+
+#[test]
 fn a_guard_of_the_original_is_one_of_the_compressed_file() {
     let versions = Versions::new();
     versions.compress(&[]);
