@@ -74,13 +74,13 @@ fn coding() -> impl TypedValueParser<Value = Coding> {
 /// code 1.
 pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     let types = Types::new(&args.types).map_err(|wrong| format!("--types: {wrong}"))?;
+    let versions = args.dictionary.as_deref().map(|old| Versions::find(old, &args.hashed)).transpose()?;
     let mut files = Vec::new();
     find(&args.root, &types, args.min.0, &mut files)?;
     if files.is_empty() {
         let text = format!("nothing to compress: no file of {} or more has one of the types\n", args.min);
         return print(&text).map(|()| ExitCode::SUCCESS);
     }
-    let versions = args.dictionary.as_deref().map(|old| Versions::find(old, &args.hashed)).transpose()?;
     let forms: Vec<Form> = match versions {
         Some(_) => DictionaryCoding::ALL.map(Form::ByDictionary).into(),
         None => Coding::ALL.into_iter().filter(|coding| args.codings.contains(coding)).map(Form::Plain).collect(),

@@ -48,6 +48,8 @@ pub(crate) struct Response {
     pub route: Option<u32>,
     /// Whether it does not announce HTTP/3, though the listener has it.
     pub is_unannounced: bool,
+    /// Whether the server of `forward_auth` gave it, to a request that may not pass.
+    pub is_refusal: bool,
 }
 
 impl Response {
@@ -66,6 +68,7 @@ impl Response {
             is_withheld: false,
             route: None,
             is_unannounced: false,
+            is_refusal: false,
         }
     }
 

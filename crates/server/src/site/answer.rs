@@ -41,6 +41,7 @@ use super::accel::KeptFields;
 use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::forwarded_path::ForwardedPath;
+use super::headers::Headers;
 use super::maintenance::Maintenance;
 use super::route::{Action, ColdPath, Disk, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
@@ -303,7 +304,7 @@ impl<'a> Answering<'a> {
             if self.route.error_page(response.status).is_some() {
                 return None;
             }
-            self.add_fields(&mut response.fields, response.status, path.as_bytes());
+            self.add_fields(response, path.as_bytes());
             response.is_unlogged = features.is_unlogged;
             response.route = self.route.shown_number();
             response.is_unannounced = features.is_unannounced;
@@ -332,7 +333,7 @@ impl<'a> Answering<'a> {
             // Responses that lead elsewhere are not stored.
             let _ = accel.take(&mut response);
         }
-        self.add_fields(&mut response.fields, response.status, path.as_bytes());
+        self.add_fields(&mut response, path.as_bytes());
         self.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged;
         response.route = self.route.shown_number();
@@ -391,7 +392,7 @@ impl<'a> Answering<'a> {
             own.add_page_file(&mut response).await;
         }
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
-        own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
+        own.add_fields(&mut response, name.as_deref().unwrap_or(asked));
         own.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
         response.route = own.route.shown_number();
@@ -400,17 +401,26 @@ impl<'a> Answering<'a> {
     }
 
     /// Adds the route's header fields. `name`: the file that is sent, or the path that was requested.
-    fn add_fields(&self, fields: &mut Fields, status: Status, name: &[u8]) {
+    fn add_fields(&self, response: &mut Response, name: &[u8]) {
         let features = &self.route.features;
+        let Response { fields, status, is_refusal, .. } = response;
+        let status = *status;
+        let add = |headers: &Headers, asked: Option<&Asked<'_>>, fields: &mut Fields| {
+            headers.add(status, asked, fields);
+            // A refusal and its cookies are for one client.
+            if !*is_refusal {
+                headers.replace_cache_control(status, asked, fields);
+            }
+        };
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
             match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
-                None => headers.add(status, None, fields),
+                None => add(headers, None, fields),
                 Some(path) => {
                     let mut media_type = Vec::new();
                     fields.content_type.iter().for_each(|own| own.write(&mut media_type));
                     let media_type = media_type.split(|byte| *byte == b';').next();
-                    headers.add(status, Some(&Asked { media_type, ..self.asked(&path) }), fields);
+                    add(headers, Some(&Asked { media_type, ..self.asked(&path) }), fields);
                 }
             }
         }

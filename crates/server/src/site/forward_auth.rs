@@ -272,7 +272,10 @@ impl ForwardAuth {
                 response.upstream = Some(Box::new(trace));
                 Err(Box::new(response))
             }
-            Ok(reply) => Err(Box::new(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) })),
+            Ok(reply) => {
+                let upstream = Some(Box::new(trace));
+                Err(Box::new(Response { upstream, is_refusal: true, ..of_reply(reply) }))
+            }
         }
     }
 }
@@ -354,7 +357,7 @@ pub(super) struct Asking<'a> {
     hop: Hop<'a>,
     /// Servers that let it pass, by their addresses.
     passed: Mutex<BTreeMap<usize, Passed>>,
-    /// The cookies that the client gets, by the addresses of the servers that set them.
+    /// The cookies that the client gets, by the addresses of the servers that set them: an entry for each answer.
     cookies: Mutex<Vec<(usize, Vec<HeaderValue>)>>,
     /// See [`Inbound::gone`]. `None`: the request that is forwarded has it.
     gone: Mutex<Option<oneshot::Receiver<()>>>,
@@ -441,9 +444,11 @@ impl<'a> Asking<'a> {
         };
         let server = Arc::as_ptr(auth).addr();
         {
-            // The last response of a server is about the path that is forwarded, and has the same cookies.
+            // A server that is asked again, about the path that is forwarded, may change its cookies.
             let mut all = lock(&self.cookies);
-            all.retain(|(other, _)| *other != server);
+            for (_, earlier) in all.iter_mut().filter(|(other, _)| *other == server) {
+                earlier.retain(|earlier| !cookies.iter().any(|cookie| cookie_name(cookie) == cookie_name(earlier)));
+            }
             all.push((server, cookies));
         }
         match answer {
@@ -470,6 +475,12 @@ impl<'a> Asking<'a> {
         fields.extend(copied.filter(|(_, value)| value.is_some()).cloned());
         fields
     }
+}
+
+/// The name in a value of Set-Cookie.
+fn cookie_name(line: &HeaderValue) -> &[u8] {
+    let pair = line.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

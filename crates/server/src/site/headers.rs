@@ -191,6 +191,15 @@ impl Headers {
         {
             fields.extra.add_octets("Cache-Control", &value);
         }
+    }
+
+    /// Replaces the Cache-Control of an application by the route's, in a response without error.
+    pub(crate) fn replace_cache_control(
+        &self,
+        status: Status,
+        asked: Option<&Asked<'_>>,
+        fields: &mut sealion_http::Fields,
+    ) {
         if fields.forwarded
             && Statuses::WithoutErrors.include(status)
             && let Some(value) = &self.forwarded_cache_control

@@ -78,7 +78,7 @@ fn cache_control_of_servers_is_replaced_where_there_is_no_error() {
         let mut fields = Fields { forwarded, ..Fields::default() };
         fields.extra.add("Cache-Control", "no-store");
         fields.extra.add("Expires", "0");
-        headers.add(Status::new(status).unwrap(), None, &mut fields);
+        headers.replace_cache_control(Status::new(status).unwrap(), None, &mut fields);
         String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
     };
     assert_eq!([200, 304].map(|status| sent(status, true)), ["Cache-Control: max-age=9|"; 2]);

@@ -29,7 +29,7 @@ use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store, one_slash_first};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, RequestContent, Rest, Script, Spooling,
-    Upgrade, Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop,
+    Upgrade, Upstream, Upstreams, WEBSOCKET, Waiting, WebSocketKey, add_trace_context, collect, forward, is_loop,
     is_same_by_cgi, pass_span_on, poll_gone, request_fields, takes_trailers,
 };
 use crate::values::At;
@@ -84,6 +84,8 @@ pub(crate) struct Rule {
     uwsgi: Option<Uwsgi>,
     cache: Option<CacheRule>,
     mirror: Option<Mirror>,
+    /// The memory of contents that keys of the cache have.
+    waiting: Arc<Waiting>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
     /// About requests that are refused before a server is asked.

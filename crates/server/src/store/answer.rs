@@ -583,9 +583,8 @@ impl CacheRule {
         };
         let targets = sealion_cache::invalidated(request.method, status.code(), &own, authority, fields);
         let targets: Vec<_> = targets.iter().map(|target| self.as_in_key(target)).collect();
-        // A response with No-Vary-Search answers other queries too.
-        let by_search = targets.iter().filter(|_| self.rules.no_vary_search);
-        let by_search = by_search.map(|target| format!("{}?", target.split('?').next().unwrap_or_default()));
+        // A response that another rule stored by No-Vary-Search answers other queries too.
+        let by_search = targets.iter().map(|target| format!("{}?", target.split('?').next().unwrap_or_default()));
         let targets: BTreeSet<_> = by_search.chain(targets.iter().cloned()).collect();
         let groups = sealion_cache::invalidated_groups(request.method, status.code(), fields);
         let origin = format!("{scheme}://{}", authority.to_ascii_lowercase());

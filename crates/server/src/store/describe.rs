@@ -69,6 +69,9 @@ impl Store {
             if let Some(read) = self.read_by_key(&key) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(read));
             }
+            if let Some(read) = self.key_by_search(&key).and_then(|key| self.read_by_key(&key)) {
+                let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(read));
+            }
             let hash = self.hash(&key);
             if self.fills().get(&hash).is_some_and(|fill| !fill.has_ended()) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: it is being fetched");
@@ -79,7 +82,7 @@ impl Store {
             }
         }
         match text.trim_end() {
-            "" => Err(format!("nothing is stored for {url}{reasons}")),
+            "" => Err(format!("nothing is stored for {url}, {UNLESS}{reasons}")),
             text => Ok(text.to_owned()),
         }
     }
@@ -128,7 +131,7 @@ impl Store {
                 let count_by =
                     |upstream| urls.iter().map(|url| self.count_of(&plain_key(url, upstream))).sum::<usize>();
                 Some(match upstreams.map(count_by).sum() {
-                    0 => "nothing was stored for it, unless by key_headers, key_cookies, No-Vary-Search, a rewrite to a script or another spelling".to_owned(),
+                    0 => format!("nothing was stored for it, {UNLESS}"),
                     1 => "1 response".to_owned(),
                     count => format!("{count} responses"),
                 })
@@ -215,6 +218,9 @@ impl Store {
         format!("it has variants by {}: {}{}", names.join(", "), lines.len(), lines.concat())
     }
 }
+
+/// Responses that the key of a URL does not find.
+const UNLESS: &str = "unless by key_headers, key_cookies, No-Vary-Search, a rewrite to a script or another spelling";
 
 impl Store {
     /// One line for each problem with the directories, which need not be open.

@@ -15,6 +15,7 @@ use sealion_http::{FieldSection, Status};
 use super::copy::{ContentCopy, CopyBounds, CopyReceiver, TooLong};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
+use crate::limits::Reservation;
 use crate::passing::ContentEnd;
 
 /// Bytes that the pipe keeps, after which the client is not read.
@@ -35,11 +36,11 @@ impl RequestContent {
         content
     }
 
-    /// Reads all of it.
+    /// Reads all of it. `memory`: its length, reserved until the last copy of the bytes is dropped.
     ///
     /// # Errors
     /// The client broke off, or sent another length than it announced.
-    pub(crate) async fn read(mut self) -> Result<Bytes, Incomplete> {
+    pub(crate) async fn read_into(mut self, memory: Reservation) -> Result<Bytes, Incomplete> {
         let length = self.left;
         let mut whole = Vec::new();
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut self).poll_frame(cx)).await {
@@ -49,8 +50,20 @@ impl RequestContent {
         }
         match length {
             Some(length) if length != whole.len() as u64 => Err(Incomplete { status: Status::BAD_REQUEST }),
-            _ => Ok(whole.into()),
+            _ => Ok(Bytes::from_owner(Reserved { content: whole, _memory: memory })),
         }
+    }
+}
+
+/// A content with the memory that is reserved for it.
+struct Reserved {
+    content: Vec<u8>,
+    _memory: Reservation,
+}
+
+impl AsRef<[u8]> for Reserved {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
     }
 }
 

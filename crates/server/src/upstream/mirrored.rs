@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::Upstream;
 use super::copy::{CopyReceiver, TooLong};
 use super::forward::{Forwarded, forward};
+use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::Source;
 use crate::values::labels;
@@ -21,7 +22,7 @@ labels! {
     pub(crate) MirrorOutcome {
         /// A server answered it, with any status.
         Answered = "answered",
-        /// No server answered it, or its response broke off or took too long.
+        /// No server answered it, its response broke off or took too long, or `request_headers` gave it a value that no field may have.
         Failed = "failed",
         /// As many copies were in progress as may be.
         Busy = "busy",
@@ -49,11 +50,13 @@ pub(crate) struct MirrorPlaces {
     places: Arc<Semaphore>,
     /// The longest time of one copy, up to the end of its response.
     timeout: Duration,
+    /// Lines about copies that no server answered in time.
+    warnings: Warnings,
 }
 
 impl MirrorPlaces {
     pub(crate) fn new(most: usize, timeout: Duration) -> Self {
-        MirrorPlaces { places: Arc::new(Semaphore::new(most)), timeout }
+        MirrorPlaces { places: Arc::new(Semaphore::new(most)), timeout, warnings: Warnings::default() }
     }
 }
 
@@ -86,7 +89,7 @@ pub(crate) fn mirror(
     let Some(content) = content else {
         // Without a place, no task is made.
         match Arc::clone(&places.places).try_acquire_owned() {
-            Ok(place) => drop(tokio::spawn(send(upstream, request, place, places.timeout))),
+            Ok(place) => drop(tokio::spawn(send(upstream, request, place, places))),
             Err(_) => upstream.count_mirrored(MirrorOutcome::Busy),
         }
         return;
@@ -102,21 +105,33 @@ pub(crate) fn mirror(
             return upstream.count_mirrored(MirrorOutcome::Busy);
         };
         request.content = Some(copied.content);
-        send(upstream, request, place, places.timeout).await;
+        send(upstream, request, place, places).await;
         drop(copied.memory);
     });
 }
 
 /// Sends a shadow request, and drops its response.
-async fn send(upstream: Arc<Upstream>, mut request: Box<Forwarded>, place: OwnedSemaphorePermit, limit: Duration) {
+async fn send(
+    upstream: Arc<Upstream>,
+    mut request: Box<Forwarded>,
+    place: OwnedSemaphorePermit,
+    places: Arc<MirrorPlaces>,
+) {
+    let limit = places.timeout;
     let outcome = match timeout(limit, exchange(&upstream, &mut request)).await {
         Ok((_, Ok(()))) => MirrorOutcome::Answered,
         failed => {
-            let (server, error) = match failed {
-                Ok((trace, Err(error))) => (trace.server, error),
-                _ => ("".into(), format!("the answer did not end within {} s", limit.as_secs_f32())),
+            let line = match failed {
+                Ok((UpstreamTrace { server, .. }, Err(error))) if !server.is_empty() => {
+                    upstream.line_about(&server, format_args!("{server}: {error}"))
+                }
+                Ok((_, Err(error))) => places.warnings.line(error, OTHER_COPIES),
+                _ => {
+                    let what = format_args!("the answer did not end within {} s", limit.as_secs_f32());
+                    places.warnings.line(what, OTHER_COPIES)
+                }
             };
-            if let Some(line) = upstream.line_about(&server, format_args!("{server}: {error}")) {
+            if let Some(line) = line {
                 tracing::warn!("upstream {}: the copy of a request failed: {line}", upstream.name);
             }
             MirrorOutcome::Failed
@@ -125,6 +140,8 @@ async fn send(upstream: Arc<Upstream>, mut request: Box<Forwarded>, place: Owned
     drop(place);
     upstream.count_mirrored(outcome);
 }
+
+const OTHER_COPIES: &str = "other copies failed since the last line";
 
 /// Reads a response to its end.
 async fn exchange(upstream: &Arc<Upstream>, request: &mut Forwarded) -> (UpstreamTrace, Result<(), String>) {

@@ -195,6 +195,33 @@ fn a_client_without_the_dictionary_or_without_the_right_to_read_the_response_get
 }
 
 #[test]
+fn the_page_of_the_fallback_is_sent_by_dictionary_too() {
+    let versions = Versions::new();
+    versions.compress(&[]);
+    let has = available(&versions.dictionary());
+    let served = Configured::serve(versions.site, &format!("fallback = '/app/main.js'\n{KEYS}"));
+    let get = |accept: &str, options: &[&str]| {
+        served.raw("/a/page", accept, &[&["-H", "Accept: text/html"], options].concat())
+    };
+    let names = ["accept", "accept-encoding", "available-dictionary"];
+    let plain = get("dcz", &[]);
+    assert_eq!((plain.status, coding(&plain), vary(&plain)), (200, None, names.map(str::to_owned).to_vec()));
+    let coded = get("dcz", &["-H", &has]);
+    assert_eq!((coded.status, coding(&coded), vary(&coded)), (200, Some("dcz"), names.map(str::to_owned).to_vec()));
+    assert!(decode("dcz", &coded.body, &version(1).into_bytes()) == version(2).as_bytes());
+}
+
+#[test]
+fn a_directory_of_previous_files_that_is_missing_is_refused_even_without_files() {
+    let site = Site::new();
+    let mut command = Command::new(PROGRAM);
+    let output = command.args(["compress", "--dictionary", "/nonexistent"]).arg(site.root()).output();
+    let output = output.expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("cannot read /nonexistent"), "{said}");
+}
+
+#[test]
 fn a_guard_of_the_original_is_one_of_the_compressed_file() {
     let versions = Versions::new();
     versions.compress(&[]);

@@ -246,7 +246,7 @@ impl Answering<'_> {
             if let Ok(Found::File(file)) = self.find(&self.route.fallback_files, &page).await
                 && let Ok(file) = self.sibling_or_original(file, &self.route.fallback_files, &page, &page).await
             {
-                response = of_file(self.request, file, self.route.options.max_ranges, self.now);
+                response = self.fallback_page(file, &page).await;
                 name = Some(page.as_bytes().to_vec());
                 route = self.site.routes.as_ref().and_then(|_| self.route_of(&page).ok()).map(|route| route.number);
             }
@@ -254,6 +254,22 @@ impl Answering<'_> {
         // The response for this path depends on Accept.
         response.fields.extra.add("Vary", "Accept");
         Answer { name, route, ..response.into() }
+    }
+
+    /// The response with the file of the fallback.
+    async fn fallback_page(&self, file: Arc<SiteFile>, page: &SitePath<'_>) -> Response {
+        let files = &self.route.fallback_files;
+        if self.has_dictionary()
+            && let Some(response) = Box::pin(self.by_dictionary(&file, None, files, page, page)).await
+        {
+            return response;
+        }
+        let content_type = self.route.features.dictionary_compressed.then(|| file.content_type.clone());
+        let mut response = of_file(self.request, file, self.route.options.max_ranges, self.now);
+        if let Some(content_type) = content_type {
+            self.add_vary_of_dictionary(&mut response, &content_type, page);
+        }
+        response
     }
 
     pub(super) fn find<'f>(

@@ -47,10 +47,15 @@ impl Rule {
         let lower = lower.map(str::to_ascii_lowercase);
         let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
         let request = lowered.as_ref().unwrap_or(request);
-        let content = match inbound.content.take_if(|content| !inbound.upgrade && cache.stores_query(request, content))
-        {
+        let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
+        // A content without room is forwarded as it comes, and the response is not stored.
+        let memory = inbound.content.as_ref().and_then(|content| {
+            let length = content.length().filter(|_| !inbound.upgrade && cache.stores_query(request, content))?;
+            self.waiting.reserve_spare(client, usize::try_from(length).ok()?)
+        });
+        let content = match memory.and_then(|memory| Some((inbound.content.take()?, memory))) {
             None => None,
-            Some(content) => match timeout(self.upstream.answer_timeout(), content.read()).await {
+            Some((content, memory)) => match timeout(self.upstream.answer_timeout(), content.read_into(memory)).await {
                 Ok(Ok(content)) => Some(content),
                 Ok(Err(incomplete)) => return Response::plain(incomplete.status),
                 Err(_) => return Response::plain(Status::REQUEST_TIMEOUT),
@@ -64,7 +69,6 @@ impl Rule {
             false => Targeted::new(path.raw(), query.as_deref(), &self.cache_name),
         };
         let target = target.of_query(content_in_key.as_deref());
-        let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let is_plain = inbound.scheme == "http";
         let is_compressed = inbound.is_compressed;
         let question = Question { request, scheme: inbound.scheme, is_trusted, target, is_compressed };

@@ -359,6 +359,7 @@ impl ProxyConfig {
             scripts,
             uwsgi,
             mirror: mirror.flatten(),
+            waiting: Arc::clone(&upstreams.waiting),
             warnings: Warnings::default(),
             max_body: self.max_body.map(|most| most.0),
         })

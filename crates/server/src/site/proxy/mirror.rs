@@ -174,7 +174,7 @@ impl Mirror {
         }
         apply(&self.request, &mut copy.fields);
         if fill(&self.request_values, asked, &mut copy.fields).is_none() {
-            return;
+            return self.upstream.count_mirrored(MirrorOutcome::Failed);
         }
         match &self.host {
             MirrorHost::Same => {}

@@ -42,6 +42,8 @@ struct Cached {
     keys: (&'static str, &'static str),
     /// The path of the rule; all others are forwarded without a cache.
     path: &'static str,
+    /// A further route, before the rule.
+    more: &'static str,
     server: Option<Server>,
 }
 
@@ -70,7 +72,16 @@ impl Cached {
     fn stopped(origin: Upstream, table: &'static str, rule: &'static str) -> Self {
         let scratch = TempDir::new().expect("a directory");
         let directory = scratch.path().join("cache");
-        Cached { site: Site::new(), _scratch: scratch, directory, origin, keys: (table, rule), path: "/", server: None }
+        Cached {
+            site: Site::new(),
+            _scratch: scratch,
+            directory,
+            origin,
+            keys: (table, rule),
+            path: "/",
+            more: "",
+            server: None,
+        }
     }
 
     /// Stops the server in order, if it runs, and starts another.
@@ -94,7 +105,8 @@ impl Cached {
         let (table, rule) = self.keys;
         let cached = format!("proxy = {{ to = 'app', cache = {{ {rule} }} }}");
         let keys = match self.path {
-            "/" => cached,
+            "/" if self.more.is_empty() => cached,
+            "/" => format!("{cached}\nroute = [{}]", self.more),
             path => format!("proxy = {{ to = 'app' }}\nroute = [{{ path = '{path}', {cached} }}]"),
         };
         let config = self.site.config(&format!("default = true\n{keys}"));

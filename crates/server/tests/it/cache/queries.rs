@@ -156,3 +156,22 @@ fn a_client_that_sends_less_than_it_announced_gets_no_response_stored() {
     assert_eq!(text(&query(&cached, "/a", &[JSON], "{1}")), "0 QUERY /a {1}");
     assert_eq!(cached.fetches(), 1);
 }
+
+/// Half of `max_buffered` is for contents that need not wait.
+#[test]
+fn a_content_without_room_is_forwarded_and_its_response_is_not_stored() {
+    let cached = Cached::with(counting(FRESH), "[limits]\nmax_buffered = '4KiB'", "query_content = '4KiB'");
+    let (short, long) = ("s".repeat(500), "l".repeat(2100));
+    for n in 0..2 {
+        assert_eq!(text(&query(&cached, "/a", &[JSON], &long)), format!("{n} QUERY /a {long}"));
+    }
+    // The memory of one is free again for the next.
+    for n in 2..20 {
+        let target = format!("/b{n}");
+        for expected in ["uri-miss", "hit"] {
+            let got = query(&cached, &target, &[JSON], &short);
+            assert_eq!(text(&got), format!("{n} QUERY {target} {short}"));
+            assert_eq!(status(&got), expected, "{target}");
+        }
+    }
+}

@@ -126,6 +126,49 @@ fn a_purge_or_a_write_to_one_of_the_urls_removes_what_answers_it() {
     assert_ne!(cached.get("/p?a=1&utm=1", &[]).body, format!("body {n}").as_bytes());
 }
 
+/// Writes come by a rule of their own, without the key, and their responses name further URLs.
+#[test]
+fn a_write_by_another_rule_removes_the_responses_to_all_queries_of_the_path() {
+    let count = AtomicUsize::new(0);
+    let origin = Upstream::answering(move |request| {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        match request.line() {
+            "POST /w" => answer(201, "Location: /p?a=1\r\nContent-Location: /q\r\n", b""),
+            _ => answer(200, UTM, format!("body {n}").as_bytes()),
+        }
+    });
+    let mut cached = Cached::stopped(origin, "", "no_vary_search = true");
+    cached.more = "{ path = '/', match = { method = ['POST'] }, proxy = { to = 'app', cache = {} } }";
+    cached.restart();
+    for (target, write) in [("/p?a=1&utm=1", "/p?a=1"), ("/p?a=1&utm=1", "/w"), ("/q?a=1&utm=1", "/w")] {
+        let before = cached.get(target, &[]);
+        assert_eq!(status(&cached.get(&format!("{target}&utm=2"), &[])), "hit", "{write}");
+        assert!(cached.ask("POST", write, &[]).status < 300);
+        let after = cached.get(&format!("{target}&utm=2"), &[]);
+        assert!(status(&after) != "hit" && after.body != before.body, "{target} {write}");
+    }
+}
+
+#[test]
+fn values_that_are_no_text_have_responses_of_their_own() {
+    let cached = Cached::with(counting(UTM), "", ON);
+    assert_eq!(cached.get("/p?id=%f5&utm=1", &[]).body, b"body 0");
+    assert_eq!(cached.get("/p?id=%f6&utm=1", &[]).body, b"body 1");
+    assert_eq!(cached.get("/p?id=%F5&utm=2", &[]).body, b"body 0");
+}
+
+#[test]
+fn the_order_that_shows_a_url_finds_the_response_that_answers_it() {
+    let cached = Cached::with(counting(UTM), "", ON);
+    assert_eq!(cached.get("/p?a=1&utm=1", &[]).body, b"body 0");
+    super::disk::wait_for_objects(&cached, 1);
+    let shown = super::orders::succeeds(&cached, &["cache", "https://localhost/p?utm=2&a=1"]);
+    assert!(shown.contains("status 200, 6 octets"), "{shown}");
+    let other = super::orders::order(&cached, &["cache", "https://localhost/p?a=2"]);
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(!other.status.success() && said.contains("unless by key_headers, key_cookies, No-Vary-Search"), "{said}");
+}
+
 #[test]
 fn after_a_restart_the_first_response_of_a_path_tells_how_the_others_are_found() {
     let mut cached = Cached::with(counting(UTM), "", ON);

@@ -530,6 +530,66 @@ fn a_client_has_the_cookies_of_each_server_that_was_asked() {
     assert_eq!(cookies, ["first=1", "first-b=2", "second=1", "second-b=2"]);
 }
 
+/// A cache that kept the redirect to the login would give its cookie to others.
+#[test]
+fn a_refusal_keeps_its_cache_control() {
+    let site = Site::new();
+    site.add("a.txt", "a file");
+    let auth = Upstream::answering(|request| match request.all("x-pass").is_empty() {
+        false => ok(b""),
+        true => {
+            let fields = "Location: https://login.example/\r\nSet-Cookie: from=here\r\nCache-Control: no-store\r\nExpires: 0\r\n";
+            format!("HTTP/1.1 302 Found\r\n{fields}Content-Length: 0\r\n\r\n").into_bytes()
+        }
+    });
+    let upstream = Upstream::answering(|_| ok(b"of the application"));
+    let keys = format!(
+        "forwarded_cache_control = 'public, max-age=3600'\nforward_auth = {{ to = '{}/v' }}\n\
+         route = [{{ path = '/api/', proxy = {{ to = '{}' }} }}]",
+        auth.url(),
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for target in ["/a.txt", "/api/x"] {
+        let refused = curl::get(&site.pki, server.address(), target, &[]);
+        assert_eq!((refused.status, refused.field("set-cookie")), (302, Some("from=here")), "{target}");
+        assert_eq!(
+            (refused.field("cache-control"), refused.field("expires")),
+            (Some("no-store"), Some("0")),
+            "{target}"
+        );
+    }
+    let passed = curl::get(&site.pki, server.address(), "/api/x", &["-H", "X-Pass: ada"]);
+    assert_eq!((passed.status, passed.field("cache-control")), (200, Some("public, max-age=3600")));
+}
+
+/// A server that is asked about the rewritten path too sets cookies by the first answer, by the second, or by both.
+#[test]
+fn the_cookies_of_both_answers_of_a_server_reach_the_client() {
+    let site = Site::new();
+    let auth = Upstream::answering(|request| {
+        let cookies = match request.field("x-forwarded-uri") {
+            "/in/x" => "Set-Cookie: first=1; Path=/\r\nSet-Cookie: both=old\r\n",
+            "/x" => "Set-Cookie: both=new; Path=/\r\nSet-Cookie: second=1\r\n",
+            other => panic!("{other}"),
+        };
+        format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 0\r\n\r\n").into_bytes()
+    });
+    let upstream = Upstream::answering(|_| ok(b""));
+    let keys = format!(
+        "[[site.route]]\npath = '~ ^/in/(.*)$'\nrewrite = '/{{1}}'\nforward_auth = {{ to = '{}/v', cookies = 'all' }}\n\
+         [[site.route]]\npath = '/'\nproxy = {{ to = '{}' }}\n",
+        auth.url(),
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let response = http::get(&mut site.connect(&server), "/in/x").expect("a response");
+    assert_eq!((response.status, auth.requests().len()), (200, 2));
+    let cookies = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+    let cookies: Vec<_> = cookies.map(|(_, value)| value.as_str()).collect();
+    assert_eq!(cookies, ["first=1; Path=/", "both=new; Path=/", "second=1"]);
+}
+
 /// A server that is asked does not go on for a client that has left, whatever the route does with the request.
 #[test]
 fn a_client_that_leaves_ends_the_question_whether_it_may_pass() {

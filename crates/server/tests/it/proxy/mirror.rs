@@ -313,6 +313,36 @@ fn guards_come_before_copies() {
     assert_eq!(shadow.last().line(), "GET /open");
 }
 
+/// The first of many has a line, with the name of the upstream; the others are counted in a later one.
+#[test]
+fn copies_that_take_too_long_have_one_line_a_second() {
+    let site = Site::new();
+    let (first, hanging) = (Upstream::echo(), Upstream::start(|accepted| while accepted.request().is_some() {}));
+    let watched = serve(&site, &first, &hanging.url(), "timeout = '300ms'");
+    let mut client = site.connect(&watched.server);
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(http::get(&mut client, "/").expect("a response").status, 200);
+    }
+    wait_until("all have failed", || count(&watched, "failed") == 20.0);
+    let lines = watched.server.lines().into_iter().map(|line| line.text);
+    let lines: Vec<_> = lines.filter(|line| line.contains("did not end within")).collect();
+    assert!(!lines.is_empty() && lines.len() as u64 <= 1 + begun.elapsed().as_secs(), "{lines:?}");
+    assert!(lines[0].contains("upstream next: the copy of a request failed: the answer did not end"), "{lines:?}");
+}
+
+#[test]
+fn a_copy_whose_fields_get_an_unfit_value_counts_as_failed() {
+    let site = Site::new();
+    let (first, shadow) = (Upstream::echo(), Upstream::echo());
+    let watched = serve(&site, &first, &shadow.url(), "request_headers = [{ name = 'X-A', value = '{query.a}' }]");
+    let mut client = site.connect(&watched.server);
+    assert_eq!(http::get(&mut client, "/?a=x%0Ay").expect("a response").status, 200);
+    wait_until("it is counted", || count(&watched, "failed") == 1.0);
+    assert_eq!(http::get(&mut client, "/?a=x").expect("a response").status, 200);
+    wait_until("the other is copied", || shadow.requests().len() == 1);
+}
+
 #[test]
 fn a_mirror_that_cannot_be_is_refused() {
     let problems = |mirror: &str| {
