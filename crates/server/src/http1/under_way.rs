@@ -154,8 +154,11 @@ impl Reply<'_, '_> {
         self.stream.expect_relayed(unsent, here, interims);
         let mut answer = pin!(poll_fn(|cx| answer.poll(cx)));
         match Box::pin(self.stream.wait_for(answer.as_mut(), leave)).await {
-            Waited::Answered(Ok((head, octets))) => {
+            Waited::Answered(Ok(Some((head, octets)))) => {
                 Box::pin(self.send_relayed((head, octets), link, persists, leave)).await
+            }
+            Waited::Answered(Ok(None)) => {
+                Box::pin(self.send_last(Response::plain(Status::CLIENT_CLOSED_REQUEST))).await
             }
             Waited::Answered(Err(error)) => {
                 let response = self.exchange.refuse(Status::BAD_GATEWAY).await.because(Some(error));
@@ -184,7 +187,7 @@ impl Reply<'_, '_> {
         persists: bool,
         leave: Leave<'_>,
     ) -> Result<After, Error> {
-        let RelayedHead { mut line, framing, length, ends, request: _ } = *head;
+        let RelayedHead { mut line, framing, length, ends } = *head;
         let response = self.response.insert(self.exchange.response_of(&mut line));
         if ends == Ends::Withheld {
             self.finish(None);
@@ -345,7 +348,7 @@ impl Elsewhere {
         let body = std::mem::replace(&mut response.body, Body::Empty);
         let length = body.len();
         let line = exchange.leave(response, &Default::default(), (0, 0));
-        home.send_head(RelayedHead { line, framing, length, ends, request: None }, octets).await;
+        home.send_head(RelayedHead { line, framing, length, ends }, octets).await;
         let content = if framing.has_content() { body } else { Body::Empty };
         home.send_content(Cursor::new(content)).await;
     }

@@ -125,7 +125,7 @@ pub(crate) struct Streams {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StreamUnderWay {
     pub(crate) stream: StreamId,
-    /// The head of its request, if the access log needs it.
+    /// The head of its request, if the response is awaited or the access log needs it.
     pub(crate) request: Option<Box<HeadBuffer>>,
     pub(crate) line: Line,
     /// The frame with END_STREAM is made, and it is among the frames that are not sent.
@@ -304,7 +304,9 @@ impl Streams {
         let is_sound = |response: &StreamUnderWay| {
             response.line.is_sound()
                 && self.files.has_all(&response.rest)
-                && response.relayed.as_ref().is_none_or(|relayed| self.files.has_relay(relayed))
+                && response.relayed.as_ref().is_none_or(|relayed| {
+                    self.files.has_relay(relayed) && (relayed.stage != Stage::Awaited || response.request.is_some())
+                })
         };
         let made: u64 = self.frames.iter().map(Segment::len).sum();
         self.begun as u64 <= made
