@@ -306,7 +306,7 @@ impl Delivery<'_> {
 }
 
 impl<'a> Answered<'a> {
-    /// Whether the connection may pass while the response is under way. A response with a part that only this process has stays here.
+    /// Whether the connection may pass while the response is under way. A relay feeds a part that only this process has.
     pub(crate) fn can_leave(&self) -> bool {
         self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
     }

@@ -28,7 +28,7 @@ pub(crate) enum Passed {
 
 /// Offers a connection, whose turn it is, to the process that has taken over.
 pub(crate) async fn pass(stream: &mut TlsStream, resting: &Resting, giver: &Giver, shared: &Shared) -> Passed {
-    let (head, files) = (resting.to_bytes(), resting.files().to_vec());
+    let (head, files) = (resting.to_bytes(), resting.files());
     let (socket, frozen) = match stream.freeze() {
         Ok(parts) => parts,
         Err(NotFrozen::NotAtRest(_)) => {

@@ -57,6 +57,10 @@ impl Source for RelayedSource {
         self.trailers.take()
     }
 
+    fn is_relayed(&self) -> bool {
+        true
+    }
+
     fn relay(&self) -> Option<io::Result<OwnedFd>> {
         Some(self.link.duplicate())
     }

@@ -310,7 +310,7 @@ impl<'a> Http2<'a> {
 
     /// Goes on with the responses of another process, in `batch` the frames that it had made. Returns whether frames before them were sent.
     pub(super) fn go_on(&mut self, streams: Streams, batch: &mut Batch) -> bool {
-        let Streams { frames, begun, is_responding, upcoming, responses, files } = streams;
+        let Streams { frames, begun, is_responding, upcoming, responses, mut files } = streams;
         batch.unpack(frames, begun, &files);
         self.upcoming = upcoming;
         if self.window.is_first() {
@@ -320,7 +320,7 @@ impl<'a> Http2<'a> {
             let id = under_way.stream;
             match under_way.relayed.take() {
                 None => self.go_on_sending(under_way, &files, None),
-                Some(Relayed { number, stage, content }) => match (files.relay(number), stage) {
+                Some(Relayed { number, stage, content }) => match (files.take_relay(number), stage) {
                     (Ok(link), Stage::Awaited) => self.go_on_awaiting(under_way, link, content),
                     (Ok(link), Stage::Content { left, .. }) => {
                         let demand = self.go_on_receiving(id, content, &link);
