@@ -11,7 +11,7 @@ use super::Priority;
 /// driver that responds later keeps it (`std::mem::take`) with the request.
 ///
 /// It stores fields as HTTP/1.1 lines, so that [`FieldSection`] works for every protocol.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct HeadBuffer {
     pub(super) lines: Vec<u8>,
     /// The merged cookie, while its lines are read.

@@ -16,6 +16,9 @@ pub(crate) enum Error {
     /// The source of a response body failed.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// Another process offered an exchange of another protocol.
+    #[error("an older process offered an exchange of the wrong form")]
+    Offer,
 }
 
 impl Error {
@@ -23,7 +26,7 @@ impl Error {
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         match self {
             Error::Tls(error) => error.alert(),
-            Error::Source(_) => Some(AlertDescription::INTERNAL_ERROR),
+            Error::Source(_) | Error::Offer => Some(AlertDescription::INTERNAL_ERROR),
         }
     }
 
@@ -32,6 +35,7 @@ impl Error {
         match self {
             Error::Tls(error) => ErrorKind::of(error),
             Error::Source(_) => ErrorKind::Source,
+            Error::Offer => ErrorKind::Unfinished,
         }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use relay::{Feed, Home, RequestSide};
 pub(crate) use relayed::{ContentRest, Demand, RelayedAnswer, RelayedContent, RelayedSource, fields};
-pub(crate) use relayed_answer::{feed_answer, relayed_answer};
+pub(crate) use relayed_answer::feed_answer;
 pub(crate) use shared::Shared;
 pub(crate) use stream::{Awaited, Stream};
 pub(crate) use upload::Upload;

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -25,9 +25,9 @@ use crate::upstream::{HeadRoom, Inbound, InterimReceiver, Reading, RequestConten
 /// A request with its response.
 pub(crate) struct Answered<'a> {
     /// The head, if the access log or the span needs it.
-    head: Option<Box<HeadBuffer>>,
-    current: Current,
-    owed: Owed<'a>,
+    pub(super) head: Option<Box<HeadBuffer>>,
+    pub(super) current: Current,
+    pub(super) owed: Owed<'a>,
     pub(crate) response: Response,
     pub(crate) framing: ResponseFraming,
     /// Its content is another protocol's.
@@ -35,16 +35,18 @@ pub(crate) struct Answered<'a> {
     /// The header block that another process has made.
     pub(crate) block: Option<Bytes>,
     /// Room for the descriptors that the response holds.
-    _place: Option<StreamPlace>,
+    pub(super) _place: Option<StreamPlace>,
 }
 
 /// A response that is made while others are sent.
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered<'a>>> + Send + 'a>>;
 
-/// The line of a response that is awaited.
+/// A request whose response is awaited.
 #[derive(Debug, Default)]
 pub(crate) struct Later {
-    /// The duty to write it.
+    /// The head, while it is awaited.
+    pub(crate) head: Weak<Box<HeadBuffer>>,
+    /// The duty to write its line.
     pub(crate) duty: Duty,
     /// When the head of the request was complete. `None`: there is no line.
     pub(crate) began: Option<Instant>,
@@ -171,7 +173,8 @@ impl<'a> Answers<'_, 'a> {
         let inbound = exchange.inbound(stream, now);
         let later = exchange.later();
         let owed = exchange.park();
-        let head = std::mem::replace(head, free_head());
+        let head = Arc::new(std::mem::replace(head, free_head()));
+        let later = Later { head: Arc::downgrade(&head), ..later };
         Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))), later)
     }
 
@@ -192,7 +195,7 @@ impl<'a> Answers<'_, 'a> {
 }
 
 async fn answer_later(
-    head: Box<HeadBuffer>,
+    head: Arc<Box<HeadBuffer>>,
     current: Current,
     owed: Owed<'_>,
     mut inbound: Inbound,
@@ -225,16 +228,23 @@ async fn answer_later(
         }
         _ => (Box::pin(exchange.refuse(Status::SERVICE_UNAVAILABLE)).await, false),
     };
-    if place.is_none() && response.body.holds_descriptor() {
-        // The page of an error: it is sent without.
-        let page = Response::plain(response.status);
-        response.body = page.body;
-        (response.fields.content_type, response.fields.content_encoding) = (page.fields.content_type, None);
+    if place.is_none() {
+        leave_out_page(&mut response);
     }
     let framing = exchange.answered(&mut response);
     let owed = exchange.park();
     let place = place.filter(|_| response.body.holds_descriptor());
-    Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel, block: None, _place: place })
+    let head = Arc::into_inner(head);
+    Box::new(Answered { head, current, owed, response, framing, is_tunnel, block: None, _place: place })
+}
+
+/// Replaces the page of an error that needs a descriptor.
+pub(super) fn leave_out_page(response: &mut Response) {
+    if response.body.holds_descriptor() {
+        let page = Response::plain(response.status);
+        response.body = page.body;
+        (response.fields.content_type, response.fields.content_encoding) = (page.fields.content_type, None);
+    }
 }
 
 /// Refuses a request whose head is malformed or too large. `head` holds what was decoded.
@@ -296,7 +306,7 @@ impl Delivery<'_> {
 }
 
 impl<'a> Answered<'a> {
-    /// Whether the connection may pass while the response is under way. A response with a part that only this process has stays here.
+    /// Whether the connection may pass while the response is under way. A relay feeds a part that only this process has.
     pub(crate) fn can_leave(&self) -> bool {
         self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
     }
@@ -382,7 +392,7 @@ async fn wait_for_place(
 }
 
 /// The request as sites see it. CONNECT with a protocol becomes the request for this protocol over HTTP/1.1: a GET (RFC 8441 §5).
-fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
+pub(super) fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
     let mut request = decoded.to_request()?;
     if decoded.protocol.is_some() {
         request.method = Method::Get;

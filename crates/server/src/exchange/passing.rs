@@ -28,7 +28,7 @@ pub(crate) enum Passed {
 
 /// Offers a connection, whose turn it is, to the process that has taken over.
 pub(crate) async fn pass(stream: &mut TlsStream, resting: &Resting, giver: &Giver, shared: &Shared) -> Passed {
-    let (head, files) = (resting.to_bytes(), resting.files().to_vec());
+    let (head, files) = (resting.to_bytes(), resting.files());
     let (socket, frozen) = match stream.freeze() {
         Ok(parts) => parts,
         Err(NotFrozen::NotAtRest(_)) => {
@@ -135,7 +135,8 @@ impl<'c, 'r> Exchange<'c, 'r> {
     /// The state that goes along while the response is awaited.
     pub(crate) fn later(&mut self) -> Later {
         let began = self.owed.started.as_ref().map(|started| started.at);
-        Later { duty: self.share_duty(), began, is_traced: self.passes(Passes::WhenItCan) == Passes::Never }
+        let is_traced = self.passes(Passes::WhenItCan) == Passes::Never;
+        Later { duty: self.share_duty(), began, is_traced, ..Later::default() }
     }
 
     /// The line as far as it is known while the response is awaited.

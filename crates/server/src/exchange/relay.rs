@@ -11,7 +11,7 @@ use sealion_http::{FieldSection, Status};
 use tokio::sync::{oneshot, watch};
 
 use super::{Cut, Shared};
-use crate::passing::{LONGEST_PIECE, Link, Packet, RelayedHead, Word};
+use crate::passing::{LONGEST_PACKET, LONGEST_PIECE, Link, Packet, RelayedHead, Word};
 use crate::response::{Cursor, Piece, SourceError, read_range};
 use crate::upstream::{ContentWriter, InterimReceiver, Room};
 use crate::values::Phase;
@@ -107,8 +107,7 @@ impl Home {
                     writer.fail(Status::new(status).unwrap_or(Status::BAD_REQUEST));
                 }
             }
-            (Word::Gone, _) => self.request.here = None,
-            // Words that no task takes any more, and words of a later version.
+            // No task takes the content any more.
             _ => {}
         }
     }
@@ -151,7 +150,7 @@ impl Home {
         }
     }
 
-    /// Sends the head of the response that was awaited.
+    /// Sends the head of the response that was awaited. The client gets 502 instead of a head that no packet holds.
     pub(crate) async fn send_head(&mut self, head: RelayedHead, octets: Vec<u8>) {
         poll_fn(|cx| {
             self.pass_interims(cx);
@@ -159,7 +158,16 @@ impl Home {
         })
         .await;
         self.request.here = None;
-        let _ = self.send(Packet::new(Word::Head(Box::new(head)), octets)).await;
+        let length = octets.len();
+        let packet = Packet::new(Word::Head(Box::new(head)), octets);
+        if packet.fits() {
+            let _ = self.send(packet).await;
+            return;
+        }
+        let why = format!("the head of the response has {length} bytes, and a relay takes {LONGEST_PACKET}");
+        if self.send(Packet::new(Word::Failed, why)).await.is_ok() {
+            self.state = State::Ended;
+        }
     }
 
     /// Sends content up to its end.
@@ -260,5 +268,31 @@ impl Feed {
     /// Feeds it to its end.
     pub(crate) async fn run(mut self) {
         self.home.send_content(self.content).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealion_http::http1::framing::ResponseFraming;
+
+    use super::*;
+    use crate::passing::{Ends, Line};
+
+    #[tokio::test]
+    async fn a_head_that_no_packet_holds_is_refused() {
+        for (length, is_refused) in [(1 << 10, false), (LONGEST_PACKET, true)] {
+            let (link, far) = Link::pair().unwrap();
+            let far = Link::new(far).unwrap();
+            let (_sender, phase) = watch::channel(Phase::Serving);
+            let request = RequestSide::default();
+            let mut home = Home { link, queue: VecDeque::new(), state: State::Open, request, phase };
+            let (line, framing) = (Line::awaited(None), ResponseFraming::Nothing);
+            home.send_head(RelayedHead { line, framing, length: None, ends: Ends::Usual }, vec![b'a'; length]).await;
+            let came = poll_fn(|cx| far.poll_receive(cx)).await.unwrap().unwrap();
+            match came.word {
+                Word::Head(_) => assert!(!is_refused && came.payload.len() == length),
+                word => assert!(is_refused && matches!(word, Word::Failed), "{word:?}"),
+            }
+        }
     }
 }

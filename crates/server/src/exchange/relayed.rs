@@ -57,6 +57,10 @@ impl Source for RelayedSource {
         self.trailers.take()
     }
 
+    fn is_relayed(&self) -> bool {
+        true
+    }
+
     fn relay(&self) -> Option<io::Result<OwnedFd>> {
         Some(self.link.duplicate())
     }
@@ -227,7 +231,7 @@ pub(crate) struct RelayedAnswer {
     pub(crate) link: Link,
     pub(crate) demand: Demand,
     /// Ends when the client has left.
-    gone: Option<oneshot::Receiver<()>>,
+    gone: oneshot::Receiver<()>,
     interims: mpsc::Sender<Interim>,
 }
 
@@ -239,23 +243,20 @@ impl RelayedAnswer {
     pub(crate) fn new(link: Link, demand: Demand) -> (Self, oneshot::Sender<()>, InterimReceiver) {
         let (here, gone) = oneshot::channel();
         let (interims, receiver) = mpsc::channel(MOST_INTERIMS);
-        (RelayedAnswer { link, demand, gone: Some(gone), interims }, here, receiver)
+        (RelayedAnswer { link, demand, gone, interims }, here, receiver)
     }
 
-    /// The head, and its octets.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<RelayedHead>, Bytes)>> {
-        if let Some(gone) = &mut self.gone
-            && Pin::new(gone).poll(cx).is_ready()
-        {
-            self.gone = None;
-            self.link.try_send(&Packet::new(Word::Gone, Bytes::new()));
+    /// The head, and its octets. `None`: the client has left. The other process, which may hang, learns it by the end of the socket.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<(Box<RelayedHead>, Bytes)>>> {
+        if Pin::new(&mut self.gone).poll(cx).is_ready() {
+            return Poll::Ready(Ok(None));
         }
         loop {
             let Some(Packet { word, payload }) = ready!(self.link.poll_receive(cx))? else {
                 return Poll::Ready(Err(lost()));
             };
             match word {
-                Word::Head(head) => return Poll::Ready(Ok((head, payload))),
+                Word::Head(head) => return Poll::Ready(Ok(Some((head, payload)))),
                 Word::Interim(status) => {
                     if let Some(status) = Status::new(status) {
                         // There are no more than have room.

@@ -1,6 +1,7 @@
 //! Sending a response over HTTP/1.1: choose the path, write the head, send the body.
 
 use std::future::poll_fn;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
@@ -15,7 +16,7 @@ use super::content::ContentReader;
 use super::stream::Stream;
 use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
 use crate::passing::{Link, Passes, Turn, TurnWait};
-use crate::response::{Body, Cursor, Piece, Response, Segment};
+use crate::response::{self, Body, Cursor, Piece, Response, Segment};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
 pub(super) struct Progress {
@@ -79,8 +80,32 @@ pub(super) struct Departure {
     /// Its turn to pass.
     pub(super) turn: Turn,
     pub(super) framing: ResponseFraming,
-    /// Both ends of a relay, if this process has the source of the rest.
-    pub(super) pair: Option<(Link, OwnedFd)>,
+    /// `None`: the rest is known.
+    pub(super) relay: Option<Relay>,
+}
+
+/// The socket over which another process gets the rest from its source.
+pub(super) enum Relay {
+    /// Yet another process has the source.
+    Further(OwnedFd),
+    /// This process has the source, and keeps the first end.
+    Own(Link, OwnedFd),
+}
+
+impl Relay {
+    /// # Errors
+    /// No descriptor is free.
+    fn new(source: &dyn response::Source) -> io::Result<Self> {
+        match source.relay() {
+            Some(end) => Ok(Relay::Further(end?)),
+            None => Link::pair().map(|(near, far)| Relay::Own(near, far)),
+        }
+    }
+}
+
+/// Says why an exchange does not pass.
+pub(super) fn warn_stays(error: &io::Error) {
+    tracing::warn!("a response stays with this process: {error}");
 }
 
 /// Why the sending of what a source gives stopped.
@@ -228,7 +253,7 @@ impl Progress {
     fn pause(&mut self, head: u64, framing: ResponseFraming, stopped: Option<Stopped>) -> Sent {
         let Some(Stopped { after, turn }) = stopped else { return Sent::Whole };
         self.content.take(after.saturating_sub(head) as usize, |_, _| {});
-        Sent::Paused(Departure { turn, framing, pair: None })
+        Sent::Paused(Departure { turn, framing, relay: None })
     }
 }
 
@@ -397,14 +422,13 @@ impl<'a> Sending<'a> {
         .await
     }
 
-    /// Waits for the turn to pass, with a relay if this process has the source.
+    /// Waits for the turn to pass, with a relay if there is a source.
     fn poll_leave(&mut self, turn: &mut TurnWait<'a>, cx: &mut Context<'_>) -> Poll<Departure> {
         let has_come = ready!(self.leave.poll(turn, cx));
-        let is_ours = self.progress.content.source().is_some_and(|source| source.relay().is_none());
-        match is_ours.then(Link::pair).transpose() {
-            Ok(pair) => Poll::Ready(Departure { turn: has_come, framing: self.framing, pair }),
+        match self.progress.content.source().map(Relay::new).transpose() {
+            Ok(relay) => Poll::Ready(Departure { turn: has_come, framing: self.framing, relay }),
             Err(error) => {
-                tracing::warn!("a response stays with this process: {error}");
+                warn_stays(&error);
                 self.leave = Leave::never();
                 Poll::Pending
             }

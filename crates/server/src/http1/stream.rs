@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
     pub(super) fn resume_content(&mut self, content: Option<ContentUnderWay>, link: &Link) -> Result<(), Error> {
         if let Some(content) = content {
             let resumed = ContentReader::resume(content, link.clone(), self.patience);
-            let (reader, relayed) = resumed.ok_or(sealion_tls::Error::Unfinished)?;
+            let (reader, relayed) = resumed.ok_or(Error::Offer)?;
             (self.content, self.relayed) = (Some(reader), Some(relayed));
         }
         Ok(())

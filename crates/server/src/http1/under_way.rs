@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 
 use bytes::Bytes;
@@ -14,7 +15,9 @@ use sealion_tls::TlsStream;
 
 use super::buffer::Buffer;
 use super::connection::{After, Http1, Reply};
-use super::respond::{Departure, Head, Leave, Progress, go_on_with, respond, respond_with, send_rest};
+use super::respond::{
+    Departure, Head, Leave, Progress, Relay, go_on_with, respond, respond_with, send_rest, warn_stays,
+};
 use super::stream::{Stream, Waited};
 use crate::exchange::{
     Context, Duty, End, Error, Exchange, Feed, Home, Passed, RelayedAnswer, RelayedSource, Shared, now, pass,
@@ -41,7 +44,7 @@ impl Http1<'_> {
         let context = Context { shared, listener: self.listener, remote: *remote, auth, server_name: None };
         let UnderWay { request, persists, line, rest, relayed, files } = &mut *under_way;
         // An offer with another head is refused.
-        let Some(head) = UnderWay::head_of(request) else { return Err(sealion_tls::Error::Unfinished.into()) };
+        let Some(head) = UnderWay::head_of(request) else { return Err(Error::Offer) };
         let peer = context.peer(head.request.fields, head.version.into());
         let exchange = Exchange::continued(&context, &current, peer, Some(&head.request), line);
         exchange.keep_place(&mut self.permit);
@@ -51,7 +54,7 @@ impl Http1<'_> {
         let mut reply = Reply::new(exchange, stream);
         let result = match relayed.take() {
             Some(Relayed { number, stage: Stage::Awaited, content }) => {
-                let link = files.relay(number).map_err(SourceError::Failed)?;
+                let link = files.take_relay(number).map_err(SourceError::Failed)?;
                 reply.stream.resume_content(content, &link)?;
                 let unsent = bytes_of(std::mem::take(rest));
                 return reply
@@ -129,11 +132,11 @@ impl Reply<'_, '_> {
     async fn go_on_with(
         &mut self,
         Relayed { number, stage, content }: Relayed,
-        files: &Files,
+        files: &mut Files,
         leave: Leave<'_>,
     ) -> Result<super::respond::Sent, Error> {
-        let Stage::Content { framing, left } = stage else { return Err(sealion_tls::Error::Unfinished.into()) };
-        let link = files.relay(number).map_err(SourceError::Failed)?;
+        let Stage::Content { framing, left } = stage else { return Err(Error::Offer) };
+        let link = files.take_relay(number).map_err(SourceError::Failed)?;
         self.stream.resume_content(content, &link)?;
         let source = Box::pin(RelayedSource::new(link, self.stream.demand()));
         let ready = std::mem::take(&mut self.progress.content);
@@ -148,32 +151,42 @@ impl Reply<'_, '_> {
         link: Link,
         unsent: Vec<u8>,
         persists: bool,
-        leave: Leave<'_>,
+        mut leave: Leave<'_>,
     ) -> Result<After, Error> {
         let (mut answer, here, interims) = RelayedAnswer::new(link.clone(), self.stream.demand());
         self.stream.expect_relayed(unsent, here, interims);
         let mut answer = pin!(poll_fn(|cx| answer.poll(cx)));
-        match Box::pin(self.stream.wait_for(answer.as_mut(), leave)).await {
-            Waited::Answered(Ok((head, octets))) => {
-                Box::pin(self.send_relayed((head, octets), link, persists, leave)).await
-            }
-            Waited::Answered(Err(error)) => {
-                let response = self.exchange.refuse(Status::BAD_GATEWAY).await.because(Some(error));
-                Box::pin(self.send_last(response)).await
-            }
-            Waited::Leaves(turn) => {
-                let mut files = Files::default();
-                let number = files.push_relay(link.duplicate().map_err(SourceError::Failed)?);
-                let unsent = Segment::Bytes(self.stream.take_unsent());
-                let persists = persists && self.stream.may_continue();
-                let content = self.stream.pack_content();
-                let relayed = Some(Relayed { number, stage: Stage::Awaited, content });
-                let line = self.exchange.leave_awaited();
-                let rest = vec![unsent];
-                let under_way = UnderWay { request: Vec::new(), persists, line, rest, relayed, files };
-                Ok(After::Pass(Box::new(under_way), turn, None))
-            }
+        loop {
+            let response = match Box::pin(self.stream.wait_for(answer.as_mut(), leave)).await {
+                Waited::Answered(Ok(Some((head, octets)))) => {
+                    return Box::pin(self.send_relayed((head, octets), link, persists, leave)).await;
+                }
+                Waited::Answered(Ok(None)) => Response::plain(Status::CLIENT_CLOSED_REQUEST),
+                Waited::Answered(Err(error)) => self.exchange.refuse(Status::BAD_GATEWAY).await.because(Some(error)),
+                Waited::Leaves(turn) => match link.duplicate() {
+                    Ok(end) => return Ok(self.pack_awaited(end, persists, turn)),
+                    Err(error) => {
+                        warn_stays(&error);
+                        leave = Leave::never();
+                        continue;
+                    }
+                },
+            };
+            return Box::pin(self.send_last(response)).await;
         }
+    }
+
+    /// The request whose response is awaited over the relay `end`, for yet another process, except its head. That process writes the line.
+    fn pack_awaited(&mut self, end: OwnedFd, persists: bool, turn: Turn) -> After {
+        let mut files = Files::default();
+        let number = files.push_relay(end);
+        let rest = vec![Segment::Bytes(self.stream.take_unsent())];
+        let persists = persists && self.stream.may_continue();
+        let content = self.stream.pack_content();
+        let relayed = Some(Relayed { number, stage: Stage::Awaited, content });
+        let line = self.exchange.leave_awaited();
+        let under_way = UnderWay { request: Vec::new(), persists, line, rest, relayed, files };
+        After::Pass(Box::new(under_way), turn, None)
     }
 
     /// Sends a response whose head another process has made, and whose content it feeds.
@@ -184,7 +197,7 @@ impl Reply<'_, '_> {
         persists: bool,
         leave: Leave<'_>,
     ) -> Result<After, Error> {
-        let RelayedHead { mut line, framing, length, ends, request: _ } = *head;
+        let RelayedHead { mut line, framing, length, ends } = *head;
         let response = self.response.insert(self.exchange.response_of(&mut line));
         if ends == Ends::Withheld {
             self.finish(None);
@@ -222,7 +235,7 @@ impl Reply<'_, '_> {
     pub(super) fn pack(
         &mut self,
         persists: bool,
-        Departure { turn, framing, pair }: Departure,
+        Departure { turn, framing, relay }: Departure,
         shared: &Shared,
     ) -> io::Result<After> {
         let mut files = Files::default();
@@ -233,17 +246,16 @@ impl Reply<'_, '_> {
         let (mut relayed, mut feed) = (None, None);
         if let Some(source) = self.progress.content.take_source() {
             let stage = Stage::Content { framing, left: source.left() };
-            let further = source.source().and_then(|source| source.relay()).transpose()?;
             let content = self.stream.pack_content();
             let is_wanted = content.as_ref().is_some_and(|content| content.is_wanted);
-            let number = match (further, pair) {
-                (Some(end), _) => files.push_relay(end),
-                (None, Some((near, far))) => {
+            let number = match relay {
+                Some(Relay::Further(end)) => files.push_relay(end),
+                Some(Relay::Own(near, far)) => {
                     let home = Home::new(near, self.stream.take_request(is_wanted), shared);
                     feed = Some(Box::new(Feed { home, content: source }));
                     files.push_relay(far)
                 }
-                (None, None) => return Err(io::ErrorKind::BrokenPipe.into()),
+                None => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             relayed = Some(Relayed { number, stage, content });
         }
@@ -345,7 +357,7 @@ impl Elsewhere {
         let body = std::mem::replace(&mut response.body, Body::Empty);
         let length = body.len();
         let line = exchange.leave(response, &Default::default(), (0, 0));
-        home.send_head(RelayedHead { line, framing, length, ends, request: None }, octets).await;
+        home.send_head(RelayedHead { line, framing, length, ends }, octets).await;
         let content = if framing.has_content() { body } else { Body::Empty };
         home.send_content(Cursor::new(content)).await;
     }

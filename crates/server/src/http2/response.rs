@@ -89,7 +89,7 @@ impl<'a> Sending<'a> {
         Box::new(Self { stream, answered, content, body, wire, ended, filled, stall, trailers })
     }
 
-    /// Whether it has nothing that this process must do.
+    /// Whether the connection may pass while it is under way.
     pub(super) fn can_leave(&self) -> bool {
         self.answered.can_leave()
     }
@@ -101,7 +101,7 @@ impl<'a> Sending<'a> {
 
     /// Whether this process has the source of more.
     pub(super) fn is_fed_here(&self) -> bool {
-        self.content.source().is_some_and(|source| source.relay().is_none())
+        self.content.source().is_some_and(|source| !source.is_relayed())
     }
 
     /// The socket over which another process feeds it, for yet another one.

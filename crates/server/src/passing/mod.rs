@@ -24,7 +24,7 @@ mod words;
 
 pub(crate) use baggage::{Baggage, Passes};
 pub(crate) use giver::{Giver, Offered, Turn, TurnWait};
-pub(crate) use relay::{Ends, LONGEST_PIECE, Link, Packet, RelayedHead, Word, lost, unexpected};
+pub(crate) use relay::{Ends, LONGEST_PACKET, LONGEST_PIECE, Link, Packet, RelayedHead, Word, lost, unexpected};
 pub(crate) use taker::{Arrival, Taking};
 pub(crate) use under_way::{
     Cache, ContentEnd, ContentForm, ContentUnderWay, Files, Line, MOST_FILES, Relayed, Segment, Stage, StreamUnderWay,

@@ -19,7 +19,6 @@ use rustix::net::{
     SocketType, recvmsg, sendmsg, socketpair,
 };
 use sealion_http::http1::framing::ResponseFraming;
-use sealion_http::multiplexed::HeadBuffer;
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -30,7 +29,7 @@ use super::under_way::Line;
 pub(crate) const LONGEST_PIECE: usize = 64 << 10;
 
 /// The longest packet, in bytes: it fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
-const LONGEST_PACKET: usize = 160 << 10;
+pub(crate) const LONGEST_PACKET: usize = 160 << 10;
 
 /// The meaning of a packet. Its payload follows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,20 +54,16 @@ pub(crate) enum Word {
     ContentEnd,
     /// The content breaks off. The client is told this status.
     ContentFailed(u16),
-    /// The client has left before the head of the response.
-    Gone,
 }
 
 /// A response that was awaited.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RelayedHead {
     pub(crate) line: Line,
     pub(crate) framing: ResponseFraming,
     /// The length of its content, if it is known.
     pub(crate) length: Option<u64>,
     pub(crate) ends: Ends,
-    /// HTTP/2: the head of the request, for the line in the access log.
-    pub(crate) request: Option<Box<HeadBuffer>>,
 }
 
 /// How an awaited response ends its stream or connection.
@@ -84,13 +79,6 @@ pub(crate) enum Ends {
     Withheld,
 }
 
-impl std::fmt::Debug for RelayedHead {
-    /// Without the head of the request, which is not for logs.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RelayedHead").field("line", &self.line).field("framing", &self.framing).finish_non_exhaustive()
-    }
-}
-
 /// A word with its payload.
 #[derive(Debug)]
 pub(crate) struct Packet {
@@ -101,6 +89,15 @@ pub(crate) struct Packet {
 impl Packet {
     pub(crate) fn new(word: Word, payload: impl Into<Bytes>) -> Self {
         Packet { word, payload: payload.into() }
+    }
+
+    /// Whether the other process can receive it.
+    pub(crate) fn fits(&self) -> bool {
+        self.word_to_bytes().len() + self.payload.len() <= LONGEST_PACKET
+    }
+
+    fn word_to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(&self.word).expect("it is written to memory")
     }
 }
 
@@ -151,9 +148,9 @@ impl Link {
         let _ = self.send(packet);
     }
 
-    fn send(&self, Packet { word, payload }: &Packet) -> Result<(), Errno> {
-        let word = postcard::to_allocvec(word).expect("it is written to memory");
-        let bytes = [IoSlice::new(&word), IoSlice::new(payload)];
+    fn send(&self, packet: &Packet) -> Result<(), Errno> {
+        let word = packet.word_to_bytes();
+        let bytes = [IoSlice::new(&word), IoSlice::new(&packet.payload)];
         sendmsg(&*self.0, &bytes, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL).map(drop)
     }
 
@@ -225,7 +222,7 @@ mod tests {
         }
         poll_fn(|cx| near.poll_send(cx, &piece)).await.unwrap();
         // Packets that were sent arrive, even if the other end left some unread.
-        poll_fn(|cx| far.poll_send(cx, &Packet::new(Word::Gone, &b""[..]))).await.unwrap();
+        poll_fn(|cx| far.poll_send(cx, &Packet::new(Word::Wanted, &b""[..]))).await.unwrap();
         drop(near);
         assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_some());
         assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_none());

@@ -105,7 +105,7 @@ impl fmt::Debug for ContentUnderWay {
     }
 }
 
-/// The responses of a connection of HTTP/2, whose rests are known.
+/// The responses of a connection of HTTP/2.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Streams {
     /// Frames that are made and not sent.
@@ -125,7 +125,7 @@ pub(crate) struct Streams {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StreamUnderWay {
     pub(crate) stream: StreamId,
-    /// The head of its request, if the access log needs it.
+    /// The head of its request, if the response is awaited or the access log needs it.
     pub(crate) request: Option<Box<HeadBuffer>>,
     pub(crate) line: Line,
     /// The frame with END_STREAM is made, and it is among the frames that are not sent.
@@ -153,9 +153,9 @@ pub(crate) enum Segment {
     },
 }
 
-/// Files whose descriptors travel beside the bytes.
+/// Files whose descriptors travel beside the bytes. `None`: the socket of a relay, which was taken.
 #[derive(Default)]
-pub(crate) struct Files(Vec<Arc<File>>);
+pub(crate) struct Files(Vec<Option<Arc<File>>>);
 
 /// The response's part of the line in the access log. The process that ends the response writes the line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -199,26 +199,27 @@ pub(crate) struct Cache {
 
 impl Files {
     pub(super) fn new(files: impl Iterator<Item = OwnedFd>) -> Self {
-        Files(files.map(|file| Arc::new(File::from(file))).collect())
+        Files(files.map(|file| Some(Arc::new(File::from(file)))).collect())
     }
 
     /// Adds the socket of a relay. Returns its place.
     pub(crate) fn push_relay(&mut self, end: OwnedFd) -> usize {
-        self.0.push(Arc::new(File::from(end)));
+        self.0.push(Some(Arc::new(File::from(end))));
         self.0.len() - 1
     }
 
-    /// The socket of a relay that came along.
+    /// Takes the socket of a relay that came along.
     ///
     /// # Errors
-    /// No descriptor is free, or it is no socket.
-    pub(crate) fn relay(&self, number: usize) -> io::Result<Link> {
-        let file = self.0.get(number).ok_or(io::ErrorKind::NotFound)?;
-        Link::new(file.try_clone()?.into())
+    /// It is no socket, or it was taken.
+    pub(crate) fn take_relay(&mut self, number: usize) -> io::Result<Link> {
+        let file = self.0.get_mut(number).and_then(Option::take).ok_or(io::ErrorKind::NotFound)?;
+        let file = Arc::try_unwrap(file).or_else(|shared| shared.try_clone())?;
+        Link::new(file.into())
     }
 
-    pub(super) fn all(&self) -> &[Arc<File>] {
-        &self.0
+    pub(super) fn all(&self) -> Vec<Arc<File>> {
+        self.0.iter().flatten().cloned().collect()
     }
 
     /// A range of `file`, as it goes along.
@@ -227,9 +228,9 @@ impl Files {
             Content::File(file) => file,
             Content::Memory(bytes) => return Segment::Bytes(bytes[range.start as usize..range.end as usize].to_vec()),
         };
-        let known = self.0.iter().position(|known| Arc::ptr_eq(known, file));
+        let known = self.0.iter().position(|known| known.as_ref().is_some_and(|known| Arc::ptr_eq(known, file)));
         let number = known.unwrap_or_else(|| {
-            self.0.push(Arc::clone(file));
+            self.0.push(Some(Arc::clone(file)));
             self.0.len() - 1
         });
         Segment::File { number, range: range.clone() }
@@ -246,7 +247,8 @@ impl Files {
 
     /// A file that came along, up to the end of the part that is sent.
     pub(crate) fn unpack(&self, number: usize, end: u64) -> Arc<SiteFile> {
-        SiteFile::of_content(Content::File(Arc::clone(&self.0[number])), end)
+        let Some(file) = &self.0[number] else { unreachable!("an offer whose content is in a relay is refused") };
+        SiteFile::of_content(Content::File(Arc::clone(file)), end)
     }
 
     /// Content that came along.
@@ -262,11 +264,13 @@ impl Files {
         relayed.number < self.0.len()
     }
 
-    /// Whether all files of some content came along.
-    fn has_all(&self, rest: &[Segment]) -> bool {
+    /// Whether all files of some content came along, none of which is the socket of a relay.
+    fn has_all(&self, rest: &[Segment], relays: &[usize]) -> bool {
         rest.iter().all(|segment| match segment {
             Segment::Bytes(_) => true,
-            Segment::File { number, range } => *number < self.0.len() && range.start <= range.end,
+            Segment::File { number, range } => {
+                *number < self.0.len() && !relays.contains(number) && range.start <= range.end
+            }
         })
     }
 }
@@ -291,9 +295,10 @@ impl UnderWay {
 
     /// Whether it is whole: an offer may have come from another version.
     pub(super) fn is_sound(&self) -> bool {
+        let relays: Vec<_> = self.relayed.iter().map(|relayed| relayed.number).collect();
         self.line.is_sound()
             && Self::head_of(&self.request).is_some()
-            && self.files.has_all(&self.rest)
+            && self.files.has_all(&self.rest, &relays)
             && self.relayed.as_ref().is_none_or(|relayed| self.files.has_relay(relayed))
     }
 }
@@ -301,15 +306,19 @@ impl UnderWay {
 impl Streams {
     /// Whether it is whole, and `rest` has its streams.
     pub(super) fn is_sound(&self, rest: &sealion_h2::Rest) -> bool {
+        let relays: Vec<_> =
+            self.responses.iter().filter_map(|response| Some(response.relayed.as_ref()?.number)).collect();
         let is_sound = |response: &StreamUnderWay| {
             response.line.is_sound()
-                && self.files.has_all(&response.rest)
-                && response.relayed.as_ref().is_none_or(|relayed| self.files.has_relay(relayed))
+                && self.files.has_all(&response.rest, &relays)
+                && response.relayed.as_ref().is_none_or(|relayed| {
+                    self.files.has_relay(relayed) && (relayed.stage != Stage::Awaited || response.request.is_some())
+                })
         };
         let made: u64 = self.frames.iter().map(Segment::len).sum();
         self.begun as u64 <= made
             && rest.has_streams(self.responses.iter().map(|response| response.stream).collect())
-            && self.files.has_all(&self.frames)
+            && self.files.has_all(&self.frames, &relays)
             && self.responses.iter().all(is_sound)
     }
 }

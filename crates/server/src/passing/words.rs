@@ -167,11 +167,11 @@ impl Resting {
     }
 
     /// The files that travel with it.
-    pub(crate) fn files(&self) -> &[Arc<File>] {
+    pub(crate) fn files(&self) -> Vec<Arc<File>> {
         match &self.driver {
             Driver::Http1(Some(under_way)) => under_way.files.all(),
             Driver::Http2(_, Some(streams)) => streams.files.all(),
-            Driver::Http1(None) | Driver::Http2(_, None) => &[],
+            Driver::Http1(None) | Driver::Http2(_, None) => Vec::new(),
         }
     }
 

@@ -87,6 +87,11 @@ pub(crate) trait Source: Send + Sync {
     /// The file of the last piece cannot be read.
     fn note_unreadable(&self) {}
 
+    /// Whether another process feeds it.
+    fn is_relayed(&self) -> bool {
+        false
+    }
+
     /// The socket over which another process feeds it, for yet another one. `None`: it is this process's own.
     fn relay(&self) -> Option<io::Result<OwnedFd>> {
         None

@@ -358,6 +358,85 @@ fn an_awaited_answer_whose_process_is_killed_is_refused() {
     assert_eq!(access_lines(&relayed.service.first, 1)[0].get("status"), "502");
 }
 
+/// An upstream that answers nothing.
+fn silent() -> Upstream {
+    Upstream::start(|accepted| {
+        accepted.head();
+        accepted.read_to_end();
+    })
+}
+
+/// A request over HTTP/2 whose response is awaited, behind an upgrade.
+#[track_caller]
+fn awaited_stream(site: &Site, upstream: &Upstream, method: &str) -> (Relayed, Http2, u32) {
+    let relayed = Relayed::serve(site, upstream);
+    let mut http = Http2::connect(site.connector(Suite::TLS13), relayed.service.first.address(), &[]);
+    http.ping();
+    let stream = http.request(method, "/slow", &[], true);
+    wait_until("the upstream has the request", || upstream.connections() == 1);
+    relayed.upgrade(1);
+    (relayed, http, stream)
+}
+
+/// The new process has the request: its refusal has the form of the method, and its line the request.
+#[test]
+fn an_awaited_stream_whose_process_is_killed_is_refused_as_any_request() {
+    let site = Site::new();
+    let upstream = silent();
+    let (relayed, mut http, stream) = awaited_stream(&site, &upstream, "HEAD");
+    let first = Pid::from_raw(relayed.service.first.pid() as i32).expect("a process");
+    kill_process(first, Signal::KILL).expect("it lives");
+    assert_eq!(http.response(stream).whole(), (502, &b""[..]));
+    let cause = "/slow: answered 502: the process before an upgrade, which had the rest, has ended";
+    wait_for_message(&relayed.service.first, cause);
+    let line = access_line(&relayed.service.first, 1);
+    assert_eq!((line.get("method"), line.get("target"), line.get("status")), ("HEAD", "/slow", "502"));
+}
+
+/// The process with the upstream hangs: a client that leaves has its line at once, and the upstream learns it later.
+#[test]
+fn clients_that_leave_need_nothing_of_the_process_before() {
+    for is_http2 in [false, true] {
+        let site = Site::new();
+        let upstream = silent();
+        let mut relayed = match is_http2 {
+            true => {
+                let (relayed, http, _) = awaited_stream(&site, &upstream, "GET");
+                relayed.service.first.pause();
+                drop(http);
+                relayed
+            }
+            false => {
+                let relayed = Relayed::serve(&site, &upstream);
+                let mut client = site.connect(&relayed.service.first);
+                client.send(http::head("GET", "/slow", &[]).as_bytes()).expect("it leaves");
+                wait_until("the upstream has the request", || upstream.connections() == 1);
+                relayed.upgrade(1);
+                relayed.service.first.pause();
+                client.reset().expect("it leaves");
+                relayed
+            }
+        };
+        let line = access_line(&relayed.service.first, 1);
+        assert_eq!((line.get("target"), line.get("status")), ("/slow", "499"));
+        relayed.service.first.resume();
+        relayed.assert_first_ends();
+        wait_until("the request to the upstream has ended", || upstream.has_ended(1));
+    }
+}
+
+#[test]
+fn an_awaited_stream_of_a_process_that_is_stopped_has_its_line() {
+    let site = Site::new();
+    let upstream = silent();
+    let (relayed, _http, _) = awaited_stream(&site, &upstream, "GET");
+    relayed.service.signal(Signal::TERM);
+    wait_for_message(&relayed.service.first, "SIGTERM: no new connections");
+    relayed.service.signal(Signal::INT);
+    let line = access_line(&relayed.service.first, 1);
+    assert_eq!((line.get("target"), line.get("aborted")), ("/slow", "a second signal ended the server"));
+}
+
 /// A thread of the process before makes it.
 #[test]
 fn an_archive_goes_on_through_an_upgrade() {

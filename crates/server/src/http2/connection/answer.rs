@@ -136,17 +136,13 @@ impl<'a> Http2<'a> {
             }
             match polled {
                 Poll::Ready(answered) => {
-                    let Waiting { stream: id, wait, link, .. } = self.answering.swap_remove(index);
+                    let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
                     if wait.awaited != Awaited::None
                         && wait.cancel.is_none()
                         && answered.response.status == Status::CLIENT_CLOSED_REQUEST
                     {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(id, ErrorCode::CANCEL);
-                    }
-                    let mut answered = answered;
-                    if link.is_some() {
-                        answered.keep_place(&mut self.permit);
                     }
                     self.respond(Sending::new(id, answered), stream);
                 }

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use sealion_h2::StreamId;
@@ -15,8 +14,8 @@ use sealion_tls::TlsStream;
 use super::Http2;
 use super::answer::{Waiting, block_of};
 use crate::exchange::{
-    Answered, Awaited, Demand, Feed, Home, Later, Passed, RelayedAnswer, RelayedSource, RequestSide, Upload, Wait,
-    feed_answer, pass, relayed_answer,
+    Answered, Answers, Awaited, Demand, Feed, Home, Passed, RelayedAnswer, RelayedSource, RequestSide, Upload, Wait,
+    feed_answer, pass,
 };
 use crate::http2::batch::Batch;
 use crate::http2::content::Streamed;
@@ -215,10 +214,12 @@ impl<'a> Http2<'a> {
     ) -> StreamUnderWay {
         let id = waiting.stream;
         let line = Line::awaited(waiting.later.began.map(|began| began.elapsed()));
+        let request = waiting.later.head.upgrade().map(|head| Box::clone(&head));
         let streamed = self.streamed.iter_mut().find(|streamed| streamed.stream == id);
         let content = streamed.and_then(|streamed| streamed.pack(&mut self.protocol));
         let number = match further {
             Some(end) => {
+                waiting.later.duty.leave();
                 self.streamed.retain(|streamed| streamed.stream != id);
                 files.push_relay(end)
             }
@@ -232,7 +233,7 @@ impl<'a> Http2<'a> {
         };
         StreamUnderWay {
             stream: id,
-            request: None,
+            request,
             line,
             ended: false,
             filled: false,
@@ -309,7 +310,7 @@ impl<'a> Http2<'a> {
 
     /// Goes on with the responses of another process, in `batch` the frames that it had made. Returns whether frames before them were sent.
     pub(super) fn go_on(&mut self, streams: Streams, batch: &mut Batch) -> bool {
-        let Streams { frames, begun, is_responding, upcoming, responses, files } = streams;
+        let Streams { frames, begun, is_responding, upcoming, responses, mut files } = streams;
         batch.unpack(frames, begun, &files);
         self.upcoming = upcoming;
         if self.window.is_first() {
@@ -319,7 +320,7 @@ impl<'a> Http2<'a> {
             let id = under_way.stream;
             match under_way.relayed.take() {
                 None => self.go_on_sending(under_way, &files, None),
-                Some(Relayed { number, stage, content }) => match (files.relay(number), stage) {
+                Some(Relayed { number, stage, content }) => match (files.take_relay(number), stage) {
                     (Ok(link), Stage::Awaited) => self.go_on_awaiting(under_way, link, content),
                     (Ok(link), Stage::Content { left, .. }) => {
                         let demand = self.go_on_receiving(id, content, &link);
@@ -360,15 +361,16 @@ impl<'a> Http2<'a> {
     }
 
     fn go_on_awaiting(&mut self, under_way: StreamUnderWay, link: Link, content: Option<ContentUnderWay>) {
-        let StreamUnderWay { stream: id, line, .. } = under_way;
+        let StreamUnderWay { stream: id, request, line, .. } = under_way;
+        // An offer without the head is refused.
+        let head = request.unwrap_or_default();
+        let memory = head.memory();
         let demand = self.go_on_receiving(id, content, &link);
-        let (answer, here, interims) = RelayedAnswer::new(link.clone(), demand);
-        let now = std::time::Instant::now();
-        let began = line.took.map(|took| now.checked_sub(took).unwrap_or(now));
-        let answer = relayed_answer(self.context, Protocol::Http2, answer, line, Arc::clone(&self.streams));
+        let (relayed, here, interims) = RelayedAnswer::new(link.clone(), demand);
+        let answers = Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams };
+        let (answer, later) = answers.go_on(head, &line, relayed, &mut self.permit);
         let wait = Wait { cancel: Some(here), awaited: Awaited::Upstream, interims: Some(interims) };
-        let later = Later { began, ..Later::default() };
-        self.answering.push(Waiting { stream: id, memory: 0, answer: Box::pin(answer), wait, later, link: Some(link) });
+        self.answering.push(Waiting { stream: id, memory, answer, wait, later, link: Some(link) });
     }
 }
 
