@@ -270,6 +270,7 @@ impl ProxyConfig {
             let what = format_args!("{wrong:?} cannot be forwarded: write methods as [\"GET\", \"POST\"]");
             problems.add(&self.methods.span, &format!("{key}.methods"), what);
         }
+        self.refuse_unused_query_content(key, problems);
         let mirror = self.mirror.as_ref().map(|mirror| {
             let known = Known { groups: Some(groups), tables, in_response: false };
             let key = format!("{key}.mirror");
@@ -390,6 +391,17 @@ impl Host {
 }
 
 impl ProxyConfig {
+    /// Refuses a cache for responses to QUERY, if the rule does not forward the method.
+    fn refuse_unused_query_content(&self, key: &str, problems: &mut Problems) {
+        if self.methods.is_empty() || self.methods.iter().any(|method| method == "QUERY") {
+            return;
+        }
+        if let Some(most) = self.cache.as_ref().and_then(|cache| cache.query_content.as_ref()) {
+            let what = "has no effect: the rule does not forward QUERY: add it to methods, or remove query_content";
+            problems.add(&most.span, &format!("{key}.cache.query_content"), what);
+        }
+    }
+
     /// Refuses keys that would have no effect.
     fn refuse_what_needs_http1(&self, upstream: &Upstream, key: &str, problems: &mut Problems) {
         let protocol = upstream.protocol_name();

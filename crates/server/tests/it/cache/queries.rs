@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sealion_testkit::http::{self, Response};
 
 use super::{Cached, answer, status};
+use crate::support::Site;
 use crate::support::upstream::Upstream;
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\nETag: \"one\"\r\nAccept-Query: \"application/json\"\r\n";
@@ -173,5 +174,18 @@ fn a_content_without_room_is_forwarded_and_its_response_is_not_stored() {
             assert_eq!(text(&got), format!("{n} QUERY {target} {short}"));
             assert_eq!(status(&got), expected, "{target}");
         }
+    }
+}
+
+#[test]
+fn a_rule_that_does_not_forward_the_method_cannot_store_its_responses() {
+    let problems = |methods: &str| {
+        let rule = format!("proxy = {{ to = 'http://127.0.0.1:1', {methods}cache = {{ query_content = '1KiB' }} }}");
+        Site::new().config(&rule).table("[cache]\ndirectories = ['cache']\n").problems()
+    };
+    let words = "proxy.cache.query_content: has no effect: the rule does not forward QUERY";
+    assert!(problems("methods = ['GET'], ").contains(words), "{}", problems("methods = ['GET'], "));
+    for methods in ["", "methods = ['GET', 'QUERY'], "] {
+        assert!(!problems(methods).contains("query_content"), "{methods}");
     }
 }
