@@ -62,6 +62,11 @@ pub fn offer(content: &[u8], files: usize) {
     crate::passing::fuzz_offer(content, files);
 }
 
+/// A packet of a relay between two processes.
+pub fn packet(content: &[u8]) {
+    crate::passing::fuzz_packet(content);
+}
+
 /// The bytes of a FastCGI server, in pieces of `at_a_time` bytes.
 pub fn fastcgi(octets: &[u8], at_a_time: usize) {
     cgi_fuzz::fastcgi(octets, at_a_time);

@@ -59,7 +59,7 @@ pub(crate) use multiplexed::{
     Answer, Answered, Answering, Answers, Delivery, Later, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
     expects_continue, free_head, keep_head,
 };
-pub(crate) use passing::{Duty, Passed, pass, thaw};
+pub(crate) use passing::{Duty, LostConnection, Passed, pass, thaw};
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use relay::{Feed, Home, RequestSide};

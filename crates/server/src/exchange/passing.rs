@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sealion_http::{Fields, Request, Status};
-use sealion_tls::{Frozen, NotFrozen, TlsStream};
+use sealion_http::{Fields, Protocol, Request, Status};
+use sealion_tls::{Frozen, HandshakeInfo, NotFrozen, SealedBy, TlsStream};
 
-use super::{Context, Exchange, Generation, Later, Owed, PathChoice, Peer, Shared, Started};
+use super::{
+    Answered, Context, Delivery, Exchange, Generation, Later, Outcome, Owed, PathChoice, Peer, Shared, Started,
+};
 use crate::limits::Permit;
 use crate::observe::metrics;
-use crate::passing::{Cache, Giver, Line, Offered, Passes, Refused, Resting, Upstream};
+use crate::passing::{
+    Cache, Driver, Giver, Line, Offered, Passes, Refused, Resting, StreamUnderWay, UnderWay, Upstream,
+};
 use crate::response::{Body, Response};
 
 /// The outcome for a connection that was offered to the process that has taken over.
@@ -65,6 +69,50 @@ pub(crate) fn thaw(socket: OwnedFd, frozen: Frozen, peer: SocketAddr, shared: &S
             tracing::warn!("{peer}: closed on its way from one process to another: {error}");
             None
         }
+    }
+}
+
+/// A connection that was lost on its way to another process.
+pub(crate) struct LostConnection<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) tls: Option<&'a HandshakeInfo>,
+    pub(crate) path: SealedBy,
+    /// Bytes of its responses.
+    pub(crate) sent: u64,
+}
+
+/// Why its responses are incomplete.
+const LOST: &str = "the connection was lost on its way to another process";
+
+impl LostConnection<'_> {
+    /// Writes the lines of the exchanges that were packed.
+    pub(crate) fn finish(&self, driver: Driver) {
+        match driver {
+            Driver::Http1(Some(under_way)) => self.finish_response(*under_way),
+            Driver::Http2(_, Some(streams)) => {
+                streams.responses.into_iter().for_each(|response| self.finish_stream(response));
+            }
+            Driver::Http1(None) | Driver::Http2(_, None) => {}
+        }
+    }
+
+    fn finish_response(&self, UnderWay { request, mut line, .. }: UnderWay) {
+        let Some(head) = UnderWay::head_of(&request) else { return };
+        let current = self.context.shared.generations.current();
+        let peer = self.context.peer(head.request.fields, head.version.into());
+        let mut exchange = Exchange::continued(self.context, &current, peer, Some(&head.request), &line);
+        let response = exchange.response_of(&mut line);
+        let (before, overhead) = line.counts;
+        let wire = self.sent.saturating_sub(before);
+        let sent = (wire.saturating_sub(overhead), wire);
+        exchange.finish(self.tls, &Outcome::of(&response, sent, self.path, &PathChoice::default(), Some(&LOST)));
+    }
+
+    fn finish_stream(&self, StreamUnderWay { stream, request, mut line, ends, .. }: StreamUnderWay) {
+        let mut answered = Answered::continued(self.context, Protocol::Http2, (request, &mut line), ends, None);
+        let ((body, wire), choice) = (line.counts, &mut PathChoice::default());
+        let stream = stream.get().into();
+        answered.finish(self.tls, Delivery { stream, body, wire, path: self.path, choice, aborted: Some(&LOST) });
     }
 }
 

@@ -20,6 +20,7 @@ use crate::limits::{IdleConnections, PacingRate, StreamPlaces};
 use crate::observe::Warnings;
 use crate::observe::access_log::{AccessLogPlans, AccessLogs, SiteLogs, Writers};
 use crate::observe::metrics::Metrics;
+use crate::passing::{Driver, Files, Line, UnderWay};
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::process;
@@ -261,4 +262,27 @@ fn a_request_that_is_dropped_has_a_line_and_one_that_is_abandoned_has_none() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("letters.txt") && lines.iter().all(|line| line.contains("status=503")), "{lines:?}");
     assert!(lines.iter().all(|line| line.contains("the time of grace ended")), "{lines:?}");
+}
+
+#[test]
+fn exchanges_of_a_connection_that_is_lost_on_its_way_have_their_lines() {
+    let lines = with_context("", async |context| {
+        let text = b"GET /letters.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+        let line = Line { status: 200, counts: (100, 40), ..Line::awaited(Some(Duration::from_millis(5))) };
+        let under_way = UnderWay {
+            request: text.to_vec(),
+            persists: true,
+            line,
+            rest: Vec::new(),
+            relayed: None,
+            files: Files::default(),
+        };
+        let lost = LostConnection { context, tls: None, path: SealedBy::Nobody, sent: 150 };
+        lost.finish(Driver::Http1(Some(Box::new(under_way))));
+        lost.finish(Driver::Http1(None));
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["letters.txt", "status=200", "bytes=10", "the connection was lost on its way to another process"] {
+        assert!(lines[0].contains(part), "{part}: {lines:?}");
+    }
 }

@@ -20,7 +20,8 @@ use super::respond::{
 };
 use super::stream::{Stream, Waited};
 use crate::exchange::{
-    Context, Duty, End, Error, Exchange, Feed, Home, Passed, RelayedAnswer, RelayedSource, Shared, now, pass,
+    Context, Duty, End, Error, Exchange, Feed, Home, LostConnection, Passed, RelayedAnswer, RelayedSource, Shared, now,
+    pass,
 };
 use crate::limits::Moment;
 use crate::observe::metrics;
@@ -92,6 +93,12 @@ impl Http1<'_> {
         let under_way = match resting.driver {
             // Their copy of the relay's far end would hide that the other process has closed it.
             Driver::Http1(under_way) if passed == Passed::Stays => under_way,
+            driver if passed == Passed::Lost => {
+                let (auth, sent) = (tls.info().and_then(|info| info.client_auth), tls.payload_sent());
+                let context = Context { shared, listener: self.listener, remote: *remote, auth, server_name: None };
+                LostConnection { context: &context, tls: tls.info(), path: tls.path(), sent }.finish(driver);
+                None
+            }
             driver => {
                 drop(driver);
                 None

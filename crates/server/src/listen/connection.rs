@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
-use crate::exchange::{Current, End, Error, Listener, Passed, Shared, pass, thaw};
+use crate::exchange::{Context, Current, End, Error, Listener, LostConnection, Passed, Shared, pass, thaw};
 use crate::limits::Admitted;
 use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
@@ -115,10 +115,18 @@ async fn serve_established(
             },
         };
         baggage.passes = Passes::Never;
-        if let Some(resting) = &baggage.resting
-            && Box::pin(pass(&mut stream, resting, giver, shared)).await != Passed::Stays
-        {
-            return;
+        if let Some(resting) = &baggage.resting {
+            match Box::pin(pass(&mut stream, resting, giver, shared)).await {
+                Passed::Stays => {}
+                Passed::Taken => return,
+                Passed::Lost => {
+                    let (tls, sent) = (stream.info(), stream.payload_sent());
+                    let auth = tls.and_then(|info| info.client_auth);
+                    let context = Context { shared, listener, remote: peer, auth, server_name: None };
+                    let lost = LostConnection { context: &context, tls, path: stream.path(), sent };
+                    return baggage.resting.take().into_iter().for_each(|resting| lost.finish(resting.driver));
+                }
+            }
         }
         drop(turn);
     }

@@ -1,9 +1,11 @@
-//! An offer of another version, or a damaged one: it is refused, or has all that it needs.
+//! An offer or a packet of another version, or a damaged one: it is refused, or has all that it needs.
 
 use std::os::fd::OwnedFd;
 
 use sealion_h2::Connection;
+use sealion_http::{FieldSection, Status};
 
+use super::relay::{Packet, Word};
 use super::under_way::UnderWay;
 use super::words::{Driver, Resting};
 
@@ -32,11 +34,29 @@ pub(crate) fn offer(content: &[u8], files: usize) {
     }
 }
 
+/// Reads a packet of a relay.
+pub(crate) fn packet(content: &[u8]) {
+    let Ok(Packet { word, payload }) = Packet::from_bytes(content) else { return };
+    match word {
+        Word::Head(head) => {
+            let _ = (head.line.path_reason(), head.line.upstream.map(|upstream| upstream.trace()));
+        }
+        Word::End | Word::Interim(_) | Word::ContentEnd => {
+            let _ = FieldSection::from_lines(&payload).iter().count();
+        }
+        Word::ContentFailed(status) => {
+            let _ = Status::new(status);
+        }
+        Word::Piece | Word::Failed | Word::Wanted | Word::Closed | Word::Content => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sealion_h2::{Event, HeadBuffer, HeaderBlock, Limits, PREFACE};
+    use sealion_http::http1::framing::ResponseFraming;
 
-    use super::super::relay::Ends;
+    use super::super::relay::{Ends, RelayedHead};
     use super::super::under_way::{Files, Line, Segment, StreamUnderWay, Streams};
     use super::*;
     use crate::limits::Moment;
@@ -128,6 +148,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_packet_that_was_changed_is_refused_or_whole() {
+        let (framing, ends) = (ResponseFraming::Chunked, Ends::Usual);
+        let head = Box::new(RelayedHead { line: line(), framing, length: Some(7), ends });
+        let of_response = [Word::Piece, Word::End, Word::Failed, Word::Head(head), Word::Interim(103)];
+        let of_request = [Word::Wanted, Word::Closed, Word::Content, Word::ContentEnd, Word::ContentFailed(400)];
+        let payload = b"x-sum: 7\r\n";
+        for word in of_response.into_iter().chain(of_request) {
+            let content = [&Packet::new(word, &b""[..]).word_to_bytes()[..], payload].concat();
+            assert_eq!(Packet::from_bytes(&content).unwrap().payload, payload[..]);
+            packet(&content);
+            for at in 0..content.len() {
+                packet(&content[..at]);
+                for flipped in [1, 0x20, 0x80, 0xff] {
+                    let mut changed = content.clone();
+                    changed[at] ^= flipped;
+                    packet(&changed);
+                }
+            }
+        }
+        assert!(Packet::from_bytes(&[99]).is_err(), "a word of another version");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) use under_way::{
 pub(crate) use words::{Driver, Refused, Resting};
 
 #[cfg(fuzzing)]
-pub(crate) use fuzz::offer as fuzz_offer;
+pub(crate) use fuzz::{offer as fuzz_offer, packet as fuzz_packet};
 
 #[cfg(test)]
 mod tests;

@@ -96,7 +96,16 @@ impl Packet {
         self.word_to_bytes().len() + self.payload.len() <= LONGEST_PACKET
     }
 
-    fn word_to_bytes(&self) -> Vec<u8> {
+    /// A packet as it came.
+    ///
+    /// # Errors
+    /// Its word is none that this version knows.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Errno> {
+        let (word, payload) = postcard::take_from_bytes(bytes).map_err(|_| Errno::PROTO)?;
+        Ok(Packet { word, payload: Bytes::copy_from_slice(payload) })
+    }
+
+    pub(super) fn word_to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(&self.word).expect("it is written to memory")
     }
 }
@@ -178,8 +187,7 @@ impl Link {
             if received.flags.contains(ReturnFlags::TRUNC) {
                 return Err(Errno::MSGSIZE);
             }
-            let (word, payload) = postcard::take_from_bytes(&space[..received.bytes]).map_err(|_| Errno::PROTO)?;
-            Ok(Some(Packet { word, payload: Bytes::copy_from_slice(payload) }))
+            Packet::from_bytes(&space[..received.bytes]).map(Some)
         })
     }
 }

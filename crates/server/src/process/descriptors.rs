@@ -34,6 +34,10 @@ const FETCH_DESCRIPTORS: u64 = 3;
 /// Further ones where contents wait in files: of the request and of the response.
 const SPOOL_DESCRIPTORS: u64 = 2;
 
+/// Descriptors of a relay: an exchange whose client another process has. Only an upgrade needs them: they take no place from connections, and an exchange
+/// without one stays in its process.
+const RELAY_DESCRIPTORS: u64 = 1;
+
 /// Most connections unless the operator sets `--max-connections`.
 const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
 
@@ -90,7 +94,7 @@ impl DescriptorPlan {
         let limit = getrlimit(Resource::Nofile);
         let needs = Needs::of(config);
         let (plan, idle) = needs.plan(allowed())?;
-        let needed = needs.others + idle + plan.connections * (1 + needs.response) + plan.streams * needs.response;
+        let needed = needs.open_files(&plan, idle, allowed());
         if limit.current.is_some_and(|current| current < needed) {
             let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
             setrlimit(Resource::Nofile, raised)
@@ -137,6 +141,13 @@ impl Needs {
         Needs { others, response, idle, connections: config.limits.max_connections.map(Bounded::get) }
     }
 
+    /// Open files for the plan, with a relay for each exchange where `allowed` has the room.
+    fn open_files(&self, Plan { connections, streams }: &Plan, idle: u64, allowed: u64) -> u64 {
+        let exchanges = connections + streams;
+        let needed = self.others + idle + connections + exchanges * self.response;
+        (needed + exchanges * RELAY_DESCRIPTORS).min(allowed)
+    }
+
     /// The plan, and the idle connections to servers, for `allowed` open files.
     fn plan(&self, allowed: u64) -> Result<(Plan, u64), String> {
         let room = allowed.saturating_sub(self.others);
@@ -177,6 +188,9 @@ mod tests {
                     let Ok((plan, kept)) = needs.plan(allowed) else { continue };
                     let needed = others + kept + plan.connections * (1 + response) + plan.streams * response;
                     assert!(needed <= allowed, "{response} {allowed} {connections:?}: {needed}");
+                    let raised = needs.open_files(&plan, kept, allowed);
+                    let with_relays = needed + plan.connections + plan.streams;
+                    assert_eq!(raised, with_relays.min(allowed), "{response} {allowed} {connections:?}");
                     assert!(plan.connections > 0 && connections.is_none_or(|wanted| wanted == plan.connections));
                 }
             }

@@ -14,8 +14,8 @@ use sealion_tls::TlsStream;
 use super::Http2;
 use super::answer::{Waiting, block_of};
 use crate::exchange::{
-    Answered, Answers, Awaited, Demand, Feed, Home, Passed, RelayedAnswer, RelayedSource, RequestSide, Upload, Wait,
-    feed_answer, pass,
+    Answered, Answers, Awaited, Demand, Feed, Home, LostConnection, Passed, RelayedAnswer, RelayedSource, RequestSide,
+    Upload, Wait, feed_answer, pass,
 };
 use crate::http2::batch::Batch;
 use crate::http2::content::Streamed;
@@ -260,7 +260,16 @@ impl<'a> Http2<'a> {
         drop(turn);
         let awaited = std::mem::take(&mut self.leaving.awaited);
         match passed {
-            Passed::Lost => true,
+            Passed::Lost => {
+                let (context, sent) = (self.context, stream.payload_sent());
+                let lost = LostConnection { context, tls: stream.info(), path: stream.path(), sent };
+                if let Driver::Http2(rest, Some(mut streams)) = resting.driver {
+                    // Those that are awaited here have their lines from this process's own answers.
+                    streams.responses.retain(|response| awaited.iter().all(|own| own.stream != response.stream));
+                    lost.finish(Driver::Http2(rest, Some(streams)));
+                }
+                true
+            }
             Passed::Taken => {
                 // Its copies of the relays' far ends would hide that the other process has closed them.
                 drop(resting);
