@@ -301,7 +301,8 @@ impl<'a> Answering<'a> {
             if let Some(content_type) = content_type {
                 self.add_vary_of_dictionary(response, &content_type, path);
             }
-            if self.route.error_page(response.status).is_some() {
+            // An error takes every step: its page, and the fields of that.
+            if response.status.code() >= 400 {
                 return None;
             }
             self.add_fields(response, path.as_bytes());

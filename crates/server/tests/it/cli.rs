@@ -231,7 +231,10 @@ fn more_connections_than_open_files_are_refused_by_the_check_too() {
     };
     let (code, text) = refusal("check", "5000");
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("--max-connections 5000 needs") && text.contains("at most 2000 are allowed"), "{text}");
+    assert!(
+        text.contains("limits.max_connections = 5000 needs") && text.contains("at most 2000 are allowed"),
+        "{text}"
+    );
     assert_eq!(refusal("serve", "5000"), (code, text));
     assert_eq!(refusal("check", "100").0, Some(0));
 }
@@ -295,11 +298,9 @@ fn help_names_every_limit_with_its_default() {
         let entry = &entry[..entry.find(" --").unwrap_or(entry.len())];
         assert!(entry.contains(default), "{option}: {entry}");
     }
-    for (option, default) in [
-        ("--listen <HOST:PORT>", "localhost:8443"),
-        ("--ktls <KTLS>", "auto"),
-        ("--access-log <WHERE>", "stdout"),
-    ] {
+    for (option, default) in
+        [("--listen <HOST:PORT>", "localhost:8443"), ("--ktls <KTLS>", "auto"), ("--access-log <WHERE>", "stdout")]
+    {
         assert!(help.contains(option) && help.contains(&format!("[default: {default}]")), "{option} in {help}");
     }
 }

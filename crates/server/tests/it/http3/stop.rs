@@ -100,6 +100,7 @@ fn connections_outlive_several_upgrades_and_changes_of_workers() {
     // Four processes have connections.
     let behind = Successor::behind(&processes[2], &server);
     wait_for_message(&server, "HTTP/3 is not served on");
+    wait_until("the fourth process drains", || messages(&server, "upgrade: no new connections") == 4);
     let mut client = site.connect(&server);
     assert_eq!(http::get(&mut client, "/f").expect("a response").field("alt-svc"), None);
     for (mut client, stream) in downloads {
