@@ -194,6 +194,7 @@ impl<'a> Answers<'_, 'a> {
     }
 }
 
+#[expect(clippy::redundant_allocation, reason = "the box is of the driver, and is free again behind the response")]
 async fn answer_later(
     head: Arc<Box<HeadBuffer>>,
     current: Current,

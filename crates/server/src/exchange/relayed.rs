@@ -226,6 +226,9 @@ impl Pump {
     }
 }
 
+/// The head of a response, and the bytes of its fields.
+pub(crate) type RelayedResponse = (Box<RelayedHead>, Bytes);
+
 /// Waits for the response that another process has asked for.
 pub(crate) struct RelayedAnswer {
     pub(crate) link: Link,
@@ -247,7 +250,7 @@ impl RelayedAnswer {
     }
 
     /// The head, and its octets. `None`: the client has left. The other process, which may hang, learns it by the end of the socket.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<(Box<RelayedHead>, Bytes)>>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<RelayedResponse>>> {
         if Pin::new(&mut self.gone).poll(cx).is_ready() {
             return Poll::Ready(Ok(None));
         }

@@ -40,6 +40,7 @@ impl<'a> Answers<'_, 'a> {
     }
 }
 
+#[expect(clippy::redundant_allocation, reason = "the box is of the driver, and is free again behind the response")]
 async fn relayed_answer(
     head: Arc<Box<HeadBuffer>>,
     current: Current,
