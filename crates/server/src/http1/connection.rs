@@ -162,14 +162,29 @@ impl<'a> Http1<'a> {
 
     /// The state that another process needs to go on.
     pub(super) fn rest(&self, peer: SocketAddr, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
+        let kept = Kept { listener: self.listener, peer, requests: self.requests, paced: self.permit.paced() };
+        kept.rest(&self.path, idle_since, under_way)
+    }
+}
+
+/// A connection's state that another process needs, without its path.
+pub(super) struct Kept<'a> {
+    listener: &'a Listener,
+    peer: SocketAddr,
+    requests: u64,
+    paced: Option<u64>,
+}
+
+impl Kept<'_> {
+    pub(super) fn rest(&self, path: &PathChoice, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
         Box::new(Resting {
             listener: self.listener.name.clone(),
-            peer,
+            peer: self.peer,
             idle_since,
             requests: self.requests,
-            forgone: self.path.forgone(),
-            moved_at: self.path.moved_at,
-            paced: self.permit.paced(),
+            forgone: path.forgone(),
+            moved_at: path.moved_at,
+            paced: self.paced,
             driver: Driver::Http1(under_way),
         })
     }
@@ -290,8 +305,9 @@ impl Http1<'_> {
             Some(response) => response,
             none => {
                 let (duty, passes) = (exchange.share_duty(), exchange.passes(self.passes));
-                let resting = resting(self.listener, *context, self.requests, self.permit.paced(), stream.path);
-                let awaiting = Awaiting { context, resting, request: octets, duty };
+                let (requests, paced) = (self.requests, self.permit.paced());
+                let kept = Kept { listener: self.listener, peer: context.remote, requests, paced };
+                let awaiting = Awaiting { context, kept, request: octets, duty };
                 match Box::pin(answer(exchange, stream, (head, awaiting), refused, passes, &mut close)).await {
                     Awaited::Here(response) => none.insert(response),
                     Awaited::Elsewhere(elsewhere) => {
@@ -390,7 +406,7 @@ fn answer_at_once(
 async fn answer(
     exchange: &Exchange<'_, '_>,
     stream: &mut Stream<'_>,
-    (head, mut awaiting): (&RequestHead<'_>, Awaiting<'_>),
+    (head, awaiting): (&RequestHead<'_>, Awaiting<'_>),
     refused: Option<Status>,
     mut passes: Passes,
     close: &mut bool,
@@ -437,20 +453,6 @@ enum Awaited {
     Elsewhere(Box<Elsewhere>),
     /// The connection was lost on its way to another process.
     Lost,
-}
-
-/// The state that another process needs to serve the connection, without exchanges in progress.
-fn resting(listener: &Listener, context: Context<'_>, requests: u64, paced: Option<u64>, path: &PathChoice) -> Resting {
-    Resting {
-        listener: listener.name.clone(),
-        peer: context.remote,
-        idle_since: Moment::now(),
-        requests,
-        forgone: path.forgone(),
-        moved_at: path.moved_at,
-        paced,
-        driver: Driver::Http1(None),
-    }
 }
 
 /// Whether the end of the connection tells a cut response from a whole one: by close_notify, or by a reset, which a Unix socket lacks.

@@ -151,7 +151,6 @@ pub(super) async fn respond_with(
     progress: &mut Progress,
 ) -> Result<Sent, Error> {
     progress.before = stream.tls.payload_sent();
-    choose_path(stream, framing, policy, progress).await?;
     send_with(stream, head, framing, (policy, leave), progress).await
 }
 
@@ -265,7 +264,6 @@ async fn send(
     progress: &mut Progress,
 ) -> Result<Sent, Error> {
     let Head { framing, connection, date, alternative } = head;
-    choose_path(stream, framing, policy, progress).await?;
     let mut head = Buffer::take();
     write_head(&mut head, response.status, &response.fields, framing, connection, &date);
     if let Some(alternative) = alternative {
@@ -274,17 +272,7 @@ async fn send(
     send_with(stream, head, framing, (policy, leave), progress).await
 }
 
-async fn choose_path(
-    Stream { tls, path, .. }: &mut Stream<'_>,
-    framing: ResponseFraming,
-    policy: PathPolicy<'_>,
-    progress: &Progress,
-) -> Result<(), Error> {
-    let content = &progress.content;
-    let known = if framing.has_content() { content.announced().unwrap_or_else(|| content.len()) } else { 0 };
-    Ok(path.make(*tls, HEAD_ESTIMATE + known, policy).await?)
-}
-
+/// Chooses the path, and sends.
 async fn send_with(
     stream: &mut Stream<'_>,
     head: Buffer,
@@ -294,6 +282,8 @@ async fn send_with(
 ) -> Result<Sent, Error> {
     let Stream { tls, path, content, .. } = stream;
     let has_content = framing.has_content();
+    let known = if has_content { progress.content.announced().unwrap_or_else(|| progress.content.len()) } else { 0 };
+    path.make(*tls, HEAD_ESTIMATE + known, policy).await?;
     progress.overhead = head.len() as u64;
     if has_content && progress.content.source().is_some() {
         let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut(), leave };

@@ -14,7 +14,7 @@ use sealion_http::http1::write::{Connection, insert_lines, write_head};
 use sealion_tls::TlsStream;
 
 use super::buffer::Buffer;
-use super::connection::{After, Http1, Reply};
+use super::connection::{After, Http1, Kept, Reply};
 use super::respond::{
     Departure, Head, Leave, Progress, Relay, go_on_with, respond, respond_with, send_rest, warn_stays,
 };
@@ -25,9 +25,7 @@ use crate::exchange::{
 };
 use crate::limits::Moment;
 use crate::observe::metrics;
-use crate::passing::{
-    Driver, Ends, Files, Line, Link, Passes, Relayed, RelayedHead, Resting, Segment, Stage, Turn, UnderWay,
-};
+use crate::passing::{Driver, Ends, Files, Line, Link, Passes, Relayed, RelayedHead, Segment, Stage, Turn, UnderWay};
 use crate::response::{Body, BodyStream, Cursor, Response, SourceError};
 
 impl Http1<'_> {
@@ -286,8 +284,7 @@ pub(super) fn announced(close: bool, framing: ResponseFraming, version: Version)
 /// A connection whose response is awaited, which may pass.
 pub(super) struct Awaiting<'a> {
     pub(super) context: &'a Context<'a>,
-    /// Without the exchange.
-    pub(super) resting: Resting,
+    pub(super) kept: Kept<'a>,
     /// The head of the request.
     pub(super) request: &'a [u8],
     /// To write the line.
@@ -305,7 +302,7 @@ pub(super) struct Elsewhere {
 impl Awaiting<'_> {
     /// Offers the connection to the process that has taken over. `Some`: it was taken, or lost.
     pub(super) async fn pass(
-        &mut self,
+        &self,
         stream: &mut Stream<'_>,
         (line, persists): (Line, bool),
         turn: Turn,
@@ -321,10 +318,10 @@ impl Awaiting<'_> {
         let relayed = Some(Relayed { number, stage: Stage::Awaited, content });
         let request = self.request.to_vec();
         let under_way = UnderWay { request, persists, line, rest, relayed, files };
-        self.resting.driver = Driver::Http1(Some(Box::new(under_way)));
-        let passed = pass(stream.tls, &self.resting, shared.giver.get()?, shared).await;
+        let resting = self.kept.rest(stream.path, Moment::now(), Some(Box::new(under_way)));
+        let passed = pass(stream.tls, &resting, shared.giver.get()?, shared).await;
         drop(turn);
-        let driver = std::mem::replace(&mut self.resting.driver, Driver::Http1(None));
+        let driver = resting.driver;
         match passed {
             Passed::Taken => {
                 // Its copy of the relay's far end would hide that the other process has closed it.
