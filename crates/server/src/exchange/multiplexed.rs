@@ -54,6 +54,18 @@ pub(crate) struct Later {
     pub(crate) is_traced: bool,
 }
 
+/// A head that a request shares with its connection. The box is the driver's, and is free again behind the response.
+pub(super) type SharedHead = Arc<Box<HeadBuffer>>;
+
+impl Later {
+    /// Shares the head of the request, so that the connection can pass it on.
+    pub(super) fn sharing(self, head: Box<HeadBuffer>) -> (SharedHead, Self) {
+        let head = Arc::new(head);
+        let later = Later { head: Arc::downgrade(&head), ..self };
+        (head, later)
+    }
+}
+
 /// A response, at once or later.
 pub(crate) enum Answer<'a> {
     Now(Box<Answered<'a>>),
@@ -173,8 +185,7 @@ impl<'a> Answers<'_, 'a> {
         let inbound = exchange.inbound(stream, now);
         let later = exchange.later();
         let owed = exchange.park();
-        let head = Arc::new(std::mem::replace(head, free_head()));
-        let later = Later { head: Arc::downgrade(&head), ..later };
+        let (head, later) = later.sharing(std::mem::replace(head, free_head()));
         Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))), later)
     }
 
@@ -194,9 +205,8 @@ impl<'a> Answers<'_, 'a> {
     }
 }
 
-#[expect(clippy::redundant_allocation, reason = "the box is of the driver, and is free again behind the response")]
 async fn answer_later(
-    head: Arc<Box<HeadBuffer>>,
+    head: SharedHead,
     current: Current,
     owed: Owed<'_>,
     mut inbound: Inbound,

@@ -8,7 +8,7 @@ use sealion_http::Status;
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::multiplexed::HeadBuffer;
 
-use super::multiplexed::{as_seen, leave_out_page};
+use super::multiplexed::{SharedHead, as_seen, leave_out_page};
 use super::{
     Answered, Answering, Answers, Current, Exchange, Home, Later, Owed, PathChoice, RelayedAnswer, RelayedSource,
 };
@@ -34,15 +34,13 @@ impl<'a> Answers<'_, 'a> {
         exchange.keep_place(permit);
         let later = exchange.later();
         let owed = exchange.park();
-        let head = Arc::new(head);
-        let later = Later { head: Arc::downgrade(&head), ..later };
+        let (head, later) = later.sharing(head);
         (Box::pin(relayed_answer(head, current, owed, relayed, Arc::clone(streams))), later)
     }
 }
 
-#[expect(clippy::redundant_allocation, reason = "the box is of the driver, and is free again behind the response")]
 async fn relayed_answer(
-    head: Arc<Box<HeadBuffer>>,
+    head: SharedHead,
     current: Current,
     owed: Owed<'_>,
     mut relayed: RelayedAnswer,
