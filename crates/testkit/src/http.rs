@@ -26,9 +26,14 @@ impl Response {
 
     /// The SHA-256 of the body in hexadecimal digits, as `sha256sum` prints it.
     pub fn sha256(&self) -> String {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.body);
-        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(&self.body)
     }
+}
+
+/// The SHA-256 in hexadecimal digits, as `sha256sum` prints it.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Sends a GET request in one record and reads the response.

@@ -7,11 +7,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use aws_lc_rs::digest;
-
 use super::Read;
 use super::failure::{Failure, Kind};
-use super::receiving::{Done, Reference};
+use super::receiving::{Done, ReceivedBody, Reference};
 
 /// The streams of a connection.
 pub(super) struct Frames {
@@ -44,9 +42,7 @@ struct Stream {
     due: Instant,
     sent: Instant,
     begun: Option<Instant>,
-    body_began: Option<Instant>,
-    body: u64,
-    hash: Option<digest::Context>,
+    body: ReceivedBody,
 }
 
 /// A correct response and its times.
@@ -93,9 +89,9 @@ impl Frames {
             block.extend_from_slice(value);
         }
         frame(&mut self.outgoing, HEADERS, END_HEADERS | END_STREAM, self.next, &block);
-        let hash = self.reference.hash(self.read);
+        let body = ReceivedBody::new(&self.reference, self.read);
         let sent = Instant::now();
-        self.open.push(Stream { id: self.next, due, sent, begun: None, body_began: None, body: 0, hash });
+        self.open.push(Stream { id: self.next, due, sent, begun: None, body });
         self.next += 2;
     }
 
@@ -216,20 +212,15 @@ impl Frames {
         let Some(stream) = self.open.iter_mut().find(|open| open.id == data.stream) else {
             return Err(Failure::new(Kind::Body, "content after the end of a response"));
         };
-        if stream.body_began.is_none() && !content.is_empty() {
-            stream.body_began = Some(Instant::now());
-        }
-        stream.body += content.len() as u64;
-        if let Some(hash) = &mut stream.hash {
-            hash.update(content);
-        }
+        stream.body.add(content);
         if data.end && data.left == 0 { self.end(data.stream) } else { Ok(()) }
     }
 
     fn end(&mut self, stream: u32) -> Result<(), Failure> {
         let Some(index) = self.open.iter().position(|open| open.id == stream) else { return Ok(()) };
-        let Stream { due, sent, begun, body_began, body, hash, .. } = self.open.swap_remove(index);
-        let done = self.reference.compare(body, hash)?;
+        let Stream { due, sent, begun, body, .. } = self.open.swap_remove(index);
+        let body_began = body.began;
+        let done = body.end(&self.reference)?;
         let begun = begun.unwrap_or_else(Instant::now);
         self.answered.push(Answered { due, sent, begun, body_began, done });
         Ok(())

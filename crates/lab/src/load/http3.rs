@@ -7,13 +7,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use aws_lc_rs::digest;
-
 use super::Read;
 use super::failure::{Failure, Kind};
 use super::http2::integer_of_7_bits;
 use super::qpack::Fields;
-use super::receiving::{Done, Reference};
+use super::receiving::{Done, ReceivedBody, Reference};
 
 /// The beginning of the client's control stream: its type, and SETTINGS without settings.
 pub(super) const CONTROL_STREAM: [u8; 3] = [0, SETTINGS as u8, 0];
@@ -63,10 +61,8 @@ pub(super) struct Response {
     /// The frame that is being received, and its bytes still to come. `None`: the next bytes are a frame's header.
     frame: Option<(u64, u64)>,
     begun: Option<Instant>,
-    body_began: Option<Instant>,
     content_length: Option<u64>,
-    body: u64,
-    hash: Option<digest::Context>,
+    body: ReceivedBody,
 }
 
 /// A complete response and its times.
@@ -78,16 +74,8 @@ pub(super) struct Received {
 
 impl Response {
     pub(super) fn new(read: Read, reference: Arc<Reference>) -> Self {
-        Self {
-            hash: reference.hash(read),
-            reference,
-            carry: Vec::new(),
-            frame: None,
-            begun: None,
-            body_began: None,
-            content_length: None,
-            body: 0,
-        }
+        let body = ReceivedBody::new(&reference, read);
+        Self { reference, carry: Vec::new(), frame: None, begun: None, content_length: None, body }
     }
 
     /// Processes bytes of the stream.
@@ -106,7 +94,7 @@ impl Response {
             let left = left - part.len() as u64;
             bytes = rest;
             match kind {
-                DATA => self.content(part),
+                DATA => self.body.add(part),
                 HEADERS => self.carry.extend_from_slice(part),
                 _ => {}
             }
@@ -156,14 +144,6 @@ impl Response {
         }
     }
 
-    fn content(&mut self, content: &[u8]) {
-        self.body_began.get_or_insert_with(Instant::now);
-        self.body += content.len() as u64;
-        if let Some(hash) = &mut self.hash {
-            hash.update(content);
-        }
-    }
-
     /// The end of the stream.
     pub(super) fn end(self) -> Result<Received, Failure> {
         if self.begun.is_none() {
@@ -172,12 +152,13 @@ impl Response {
         if self.frame.is_some() || !self.carry.is_empty() {
             return Err(Failure::new(Kind::Body, "the stream ended within a frame"));
         }
-        if let Some(length) = self.content_length.filter(|length| *length != self.body) {
-            let words = format!("a body of {} bytes, and Content-Length is {length}", self.body);
+        if let Some(length) = self.content_length.filter(|length| *length != self.body.len()) {
+            let words = format!("a body of {} bytes, and Content-Length is {length}", self.body.len());
             return Err(Failure::new(Kind::Body, words));
         }
-        let done = self.reference.compare(self.body, self.hash)?;
-        Ok(Received { done, begun: self.begun, body_began: self.body_began })
+        let body_began = self.body.began;
+        let done = self.body.end(&self.reference)?;
+        Ok(Received { done, begun: self.begun, body_began })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fields of a response that the client needs, from a head without a dynamic table (QPACK, RFC 9204 §4.5).
 
-use sealion_http::multiplexed::huffman;
+use sealion_http::multiplexed::{CodingError, huffman, integer};
 
 /// Status and length of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,44 +56,30 @@ impl Fields {
 }
 
 /// The index of Content-Length in the static table (RFC 9204 appendix A).
-const CONTENT_LENGTH: u64 = 4;
+const CONTENT_LENGTH: usize = 4;
 
 /// The status at an index of the static table.
-fn static_status(index: u64) -> Option<u16> {
+fn static_status(index: usize) -> Option<u16> {
     let low = [103, 200, 304, 404, 503];
     let high = [100, 204, 206, 302, 400, 403, 421, 425, 500];
     match index {
-        24..=28 => Some(low[index as usize - 24]),
-        63..=71 => Some(high[index as usize - 63]),
+        24..=28 => Some(low[index - 24]),
+        63..=71 => Some(high[index - 63]),
         _ => None,
     }
 }
 
 /// An integer with a prefix of `bits` (RFC 7541 §5.1).
-fn integer(input: &mut &[u8], bits: u32) -> Result<u64, Why> {
-    let max = (1u64 << bits) - 1;
-    let (first, mut rest) = input.split_first().ok_or(CUT)?;
-    let mut value = u64::from(*first) & max;
-    if value == max {
-        for shift in (0..28).step_by(7) {
-            let (byte, behind) = rest.split_first().ok_or(CUT)?;
-            value += u64::from(byte & 0x7f) << shift;
-            rest = behind;
-            if byte & 0x80 == 0 {
-                *input = rest;
-                return Ok(value);
-            }
-        }
-        return Err(BAD);
-    }
+fn integer(input: &mut &[u8], bits: u32) -> Result<usize, Why> {
+    let (first, rest) = input.split_first().ok_or(CUT)?;
     *input = rest;
-    Ok(value)
+    integer::decode(bits, *first, input).map_err(CodingError::why)
 }
 
 /// A string whose length has a prefix of `bits`, after the bit that says whether it is Huffman-coded.
 fn string(input: &mut &[u8], bits: u32) -> Result<Vec<u8>, Why> {
     let is_coded = input.first().ok_or(CUT)? >> bits & 1 == 1;
-    let length = integer(input, bits)? as usize;
+    let length = integer(input, bits)?;
     let (text, rest) = input.split_at_checked(length).ok_or(CUT)?;
     *input = rest;
     if !is_coded {

@@ -1,6 +1,7 @@
-//! Parses received records, and one response at a time within them. No socket and no clock.
+//! Parses received records, and one response at a time within them. No socket; the clock only records when bodies began.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use aws_lc_rs::digest;
 use rustls::ConnectionTrafficSecrets;
@@ -54,6 +55,40 @@ pub(super) struct Reading {
 pub(super) struct Reference {
     pub(super) body_len: OnceLock<u64>,
     pub(super) sha256: OnceLock<[u8; 32]>,
+}
+
+/// A body that is being received.
+pub(super) struct ReceivedBody {
+    /// When its first byte came.
+    pub(super) began: Option<Instant>,
+    bytes: u64,
+    hash: Option<digest::Context>,
+}
+
+impl ReceivedBody {
+    pub(super) fn new(reference: &Reference, read: Read) -> Self {
+        Self { began: None, bytes: 0, hash: reference.hash(read) }
+    }
+
+    pub(super) fn add(&mut self, content: &[u8]) {
+        if self.began.is_none() && !content.is_empty() {
+            self.began = Some(Instant::now());
+        }
+        self.bytes += content.len() as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.update(content);
+        }
+    }
+
+    /// Bytes so far.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Compares the whole body with the first one of the load.
+    pub(super) fn end(self, reference: &Reference) -> Result<Done, Failure> {
+        reference.compare(self.bytes, self.hash)
+    }
 }
 
 impl Reference {

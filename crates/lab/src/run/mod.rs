@@ -77,7 +77,7 @@ pub(crate) struct Options {
     pub(crate) server_cores: Option<Vec<usize>>,
     /// Cores for the client; `None`: the second, if there are two.
     pub(crate) client_cores: Option<Vec<usize>>,
-    /// What the servers may use.
+    /// The servers' limits.
     pub(crate) limits: Limits,
     /// Measure debug builds too.
     pub(crate) allow_debug: bool,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sealion_lab::load::{Arrival, Extent, LoadPlan, Protocol, Read, Suite, hold, run};
+use sealion_testkit::http::sha256;
 use sealion_testkit::pattern;
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::Server;
@@ -15,11 +16,6 @@ use crate::process::{lab, rows, run as run_program};
 use crate::scripted::quic::{Ending, Manners, QuicServer, Reply, frame, response};
 
 const READS: [Read; 2] = [Read::Verify, Read::Decrypt];
-
-fn sha256(bytes: &[u8]) -> String {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 #[test]
 fn both_ways_to_read_count_every_body_by_every_suite() {

@@ -9,17 +9,13 @@ use std::time::Duration;
 use sealion_lab::load::{
     Arrival, Extent, LoadPlan, Progress, Protocol, Read, Suite, hold, run, run_beside, run_watched,
 };
+use sealion_testkit::http::sha256;
 use sealion_testkit::pattern;
 
 use crate::scripted::{READS, Server, head, last_head};
 
 const SUITES: [Suite; 5] =
     [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305, Suite::Tls12Aes128Gcm, Suite::Tls12Aes256Gcm];
-
-fn sha256(bytes: &[u8]) -> String {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 #[test]
 fn every_way_to_read_counts_every_body() {
