@@ -84,7 +84,7 @@ impl Batch {
         (rest.collect(), cut.map_or(0, |(octets, _)| octets.end - after))
     }
 
-    /// Files of which it has parts, at most.
+    /// An upper bound of the files whose parts it has.
     pub(super) fn files(&self) -> usize {
         self.stretches.iter().filter(|stretch| stretch.file().is_some()).count()
     }

@@ -99,7 +99,7 @@ impl Packet {
     /// A packet as it came.
     ///
     /// # Errors
-    /// Its word is none that this version knows.
+    /// This version does not know its word.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Errno> {
         let (word, payload) = postcard::take_from_bytes(bytes).map_err(|_| Errno::PROTO)?;
         Ok(Packet { word, payload: Bytes::copy_from_slice(payload) })

@@ -264,7 +264,7 @@ impl Files {
         relayed.number < self.0.len()
     }
 
-    /// Whether all files of some content came along, none of which is the socket of a relay.
+    /// Whether all files of some content came along, and are files: no range may name the socket of a relay.
     fn has_all(&self, rest: &[Segment], relays: &[usize]) -> bool {
         rest.iter().all(|segment| match segment {
             Segment::Bytes(_) => true,

@@ -52,7 +52,7 @@ pub(crate) struct Head {
     pub(super) tags: Box<[Box<str>]>,
     /// Groups of its origin that are invalidated together (RFC 9875).
     pub(super) groups: Box<[Box<str>]>,
-    /// If it is a slice (206): of which response.
+    /// The response that it is a slice of (206).
     pub(super) sliced: Option<Arc<Sliced>>,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct MatchConfig {
     pub exists: Option<At<Short<String, ExistsTable>>>,
     /// Conditions that must not hold together.
     pub not: Option<Box<MatchConfig>>,
-    /// Conditions, one of which must hold.
+    /// One of these conditions must hold.
     pub any: Vec<MatchConfig>,
     /// Conditions that must all hold.
     pub all: Vec<MatchConfig>,

@@ -207,7 +207,7 @@ configs! {
         /// Whether files beside their originals that are compressed by a dictionary (`app.js.dcb`, `app.js.dcz`) are sent over TLS to clients that have the dictionary
         /// (RFC 9842), unless they are older than their originals. `sealion compress --dictionary` creates them.
         dictionary_compressed: bool = false,
-        /// Whether responses are dictionaries for later ones, and of which paths: `{ match = "/app/*/main.js" }`.
+        /// Whether clients keep responses as dictionaries for later responses, and for which paths: `{ match = "/app/*/main.js" }`.
         use_as_dictionary: Switch<UseAsDictionaryConfig> = Short::Short(false),
         /// Formats of images beside their originals (`photo.jpg.avif`, `photo.jpg.webp`), of `avif` and `webp`, the preferred one first. They are
         /// sent to clients that name the format in Accept, unless they are older than their originals.
