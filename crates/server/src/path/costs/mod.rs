@@ -3,6 +3,7 @@
 pub mod calibration;
 pub mod curve;
 pub mod machine;
+pub(crate) mod sealing;
 pub mod set_up;
 mod shipped;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use calibration::{Calibration, LoadError};
 use curve::Curve;
+use sealing::Sealing;
 use sealion_tls::Version;
 use sealion_tls::record::Aead;
 use set_up::SetUpCost;
@@ -73,19 +75,24 @@ impl Costs {
 
     /// The built-in defaults, with the reason for using them.
     pub fn shipped(why: String) -> Self {
-        let suites = combinations().map(|(_, aead)| Cost::shipped(aead)).collect();
+        Self::shipped_for(Sealing::of_this_machine(), why)
+    }
+
+    fn shipped_for(sealing: Sealing, why: String) -> Self {
+        let suites = combinations().map(|(_, aead)| Cost::shipped(aead, sealing)).collect();
         Self { suites, origin: Origin::Shipped { why } }
     }
 
     /// Calibrated costs, with built-in defaults for suites without a measurement.
     fn calibrated(path: PathBuf, calibration: &Calibration) -> Self {
+        let sealing = Sealing::of_this_machine();
         let suites = combinations()
             .map(|(version, aead)| match calibration.suite(version, aead) {
                 Some(suite) => Cost {
                     curve: Curve::new(suite.points.clone()).expect("checked when the file was read"),
                     set_up: SetUpCost::new(suite.set_up.median_ns),
                 },
-                None => Cost::shipped(aead),
+                None => Cost::shipped(aead, sealing),
             })
             .collect();
         Self { suites, origin: Origin::Calibrated { path, made: calibration.made.clone() } }
@@ -117,9 +124,9 @@ fn load_kept() -> Result<(PathBuf, Calibration), LoadError> {
 }
 
 impl Cost {
-    fn shipped(aead: Aead) -> Self {
+    fn shipped(aead: Aead, sealing: Sealing) -> Self {
         Self {
-            curve: Curve::new(shipped::points(aead)).expect("the table ascends"),
+            curve: Curve::new(shipped::points(aead, sealing)).expect("the table ascends"),
             set_up: SetUpCost::new(shipped::SET_UP_NANOSECONDS),
         }
     }
@@ -167,11 +174,22 @@ mod tests {
     /// The built-in costs move no small response, and every large one.
     #[test]
     fn the_shipped_costs_are_cautious() {
-        let costs = Costs::shipped("nobody measured".to_owned());
+        let costs = Costs::shipped_for(Sealing::Alike, "nobody measured".to_owned());
         for (version, aead) in combinations() {
             let crossover = costs.of(version, aead).crossover().expect("large responses move");
             assert!((64 << 10..1 << 20).contains(&crossover), "{version} {aead:?}: {crossover}");
             assert!(costs.of(version, aead).curve.saving(1_000) < 0, "small ones on their own never do");
+        }
+    }
+
+    #[test]
+    fn aes_stays_in_user_space_where_the_kernel_lacks_the_instructions() {
+        for sealing in [Sealing::WithoutInstructions, Sealing::WiderInUserSpace] {
+            let costs = Costs::shipped_for(sealing, "nobody measured".to_owned());
+            for (version, aead) in combinations() {
+                let moves = costs.of(version, aead).crossover().is_some();
+                assert_eq!(moves, aead == Aead::Chacha20Poly1305, "{sealing:?} {version} {aead:?}");
+            }
         }
     }
 
