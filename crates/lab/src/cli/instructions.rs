@@ -38,6 +38,9 @@ pub(crate) struct InstructionsArgs {
     /// Program that sends the requests
     #[arg(long, value_enum, default_value = "lab")]
     client: Client,
+    /// Processor features that the guest lacks, by QEMU's names: aes for a processor without AES instructions
+    #[arg(long, value_name = "FEATURE,…", value_delimiter = ',')]
+    without: Vec<String>,
     /// Path of sealion [default: beside this program]
     #[arg(long)]
     sealion: Option<PathBuf>,
@@ -60,6 +63,7 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
         cells: cells(args),
         client: args.client,
         sealion: sealion(args.sealion.as_deref())?,
+        without: args.without.clone(),
     };
     let counted = instructions::run(&plan, &args.kernel)?;
     let mut void = false;

@@ -91,6 +91,20 @@ pub(crate) fn cells() -> Vec<Cell> {
     cells
 }
 
+/// The loads of [`without_aes`].
+pub(crate) fn cells_without_aes() -> Vec<Cell> {
+    [16 << 10, 64 << 10, 1 << 20].map(|size| cell(size, None, false, SUITE)).to_vec()
+}
+
+/// Checks counts of a processor without AES instructions: the policy may not cost more than the better path there either.
+pub(crate) fn without_aes(rows: &[Row]) -> Vec<Finding> {
+    let void = |row: &Row| {
+        let of = Of { arm: row.arm.clone(), cell: row.cell.clone() };
+        rounded(row).is_none().then(|| Finding::Void { of, why: row.void.clone() })
+    };
+    rows.iter().filter_map(void).chain(slower(rows)).collect()
+}
+
 /// Compares the new counts in `rows` with the baselines of the same kernel.
 pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
     let known: BTreeMap<(&str, &str), &Recorded> =

@@ -51,7 +51,7 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         bring_back: Some(OUT.into()),
         ..Payload::default()
     };
-    let machine = Machine { icount: true, timeout: LIMIT, ..Machine::default() };
+    let machine = Machine { icount: true, timeout: LIMIT, without: plan.without.clone(), ..Machine::default() };
     let mut counted = Vec::new();
     for (series, outcome) in sealion_guest::run_on(kernels, &payload, &machine)? {
         if let Some(trouble) = outcome.trouble {

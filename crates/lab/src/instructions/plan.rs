@@ -20,6 +20,9 @@ pub(crate) struct Plan {
     pub(crate) client: Client,
     /// Our server's program, at the same path on the host and in the guest.
     pub(crate) sealion: PathBuf,
+    /// Features that the guest's processor lacks, by QEMU's names.
+    #[serde(default)]
+    pub(crate) without: Vec<String>,
 }
 
 /// The program that sends the requests.
