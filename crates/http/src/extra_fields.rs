@@ -80,7 +80,7 @@ impl ExtraFields {
 
     /// Whether a field of this name exists, in any case.
     pub fn has(&self, name: &str) -> bool {
-        self.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+        self.octets().any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
     }
 
     /// Removes the fields of this name, in any case.
@@ -100,11 +100,17 @@ impl ExtraFields {
 
     /// The names and values of the fields, in sending order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.octets().filter_map(|(name, value)| Some((std::str::from_utf8(name).ok()?, value)))
+    }
+
+    fn octets(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.lines();
         // A value has no LF: each line is one field.
-        self.lines().split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
-            let colon = memchr::memchr(b':', line)?;
-            let name = std::str::from_utf8(&line[..colon]).ok()?;
-            Some((name, line[colon + 2..].strip_suffix(b"\r\n")?))
+        std::iter::from_fn(move || {
+            let (line, others) = rest.split_at(memchr::memchr(b'\n', rest)?);
+            rest = &others[1..];
+            let (name, value) = line.split_at(memchr::memchr(b':', line)?);
+            value.get(2..)?.strip_suffix(b"\r").map(|value| (name, value))
         })
     }
 

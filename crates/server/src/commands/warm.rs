@@ -217,7 +217,7 @@ impl Client {
 
     async fn read_sitemap(&mut self, url: &str) -> Result<Sitemap, String> {
         let (server, mut request) = self.request(url)?;
-        request.fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        request.fields.map_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut content = Vec::new();
         let (status, _) = ask(&server, request, |piece| {
             content.extend_from_slice(piece);

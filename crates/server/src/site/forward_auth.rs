@@ -31,8 +31,7 @@ use super::{Client, Site};
 use crate::placeholders::Known;
 use crate::response::{Response, discard};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
-    poll_gone,
+    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, poll_gone,
 };
 use crate::values::{At, Problems, SecretUrl};
 
@@ -216,12 +215,9 @@ impl ForwardAuth {
             return refuse(Status::BAD_REQUEST);
         };
         let mut fields = self.request.fields(request, hop);
-        if let Some(span) = &hop.span {
-            pass_span_on(span, &mut fields);
-        }
         // These fields concern the requested resource, not the one that is asked for here.
         for name in OF_THE_RESOURCE {
-            fields.remove(name);
+            fields.map_mut().remove(name);
         }
         let about = [
             (METHOD, Some(method.clone())),
@@ -230,8 +226,8 @@ impl ForwardAuth {
             (ORIGINAL_URI, Some(uri)),
             (ORIGINAL_URL, Some(url)),
         ];
-        apply(&about, &mut fields);
-        let Ok(host) = self.request.change(values, &mut fields) else { return refuse(Status::BAD_REQUEST) };
+        apply(&about, fields.map_mut());
+        let Ok(host) = self.request.change(values, fields.map_mut()) else { return refuse(Status::BAD_REQUEST) };
         let mut forwarded = Forwarded {
             reading: Reading::Ahead,
             heads: None,

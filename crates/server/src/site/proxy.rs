@@ -29,8 +29,8 @@ use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store, one_slash_first};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, RequestContent, Rest, Script, Spooling,
-    Upgrade, Upstream, Upstreams, WEBSOCKET, Waiting, WebSocketKey, add_trace_context, collect, forward, is_loop,
-    is_same_by_cgi, pass_span_on, poll_gone, request_fields, takes_trailers,
+    Trace, Upgrade, Upstream, Upstreams, WEBSOCKET, Waiting, WebSocketKey, collect, forward, is_loop, is_same_by_cgi,
+    poll_gone, request_fields, takes_trailers,
 };
 use crate::values::At;
 
@@ -72,7 +72,7 @@ pub(crate) struct Rule {
     interim: InterimRequests,
     /// Fields that interim responses cannot have, since the rule sets, removes or rewrites them.
     hidden: Arc<[HeaderName]>,
-    trace_context: bool,
+    trace: Trace,
     upgrade: Vec<String>,
     /// Whether a client that asks for WebSocket gets an ordinary answer because of the upstream's protocol.
     misses_websocket: bool,
@@ -186,9 +186,6 @@ pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
 
 /// Sets fields whose values have placeholders. `None`: no field may have a value.
 pub(super) fn fill(rules: &[(HeaderName, Template)], asked: &Asked<'_>, fields: &mut HeaderMap) -> Option<()> {
-    if rules.is_empty() {
-        return Some(());
-    }
     let value = |template: &Template| {
         let value = template.render(asked, Form::Plain).ok()?;
         HeaderValue::from_bytes(&value).ok()
@@ -441,26 +438,23 @@ impl Rule {
         }
         let hop = inbound.hop(request.authority);
         let mut fields = match self.passes_fields {
-            true => request_fields(request, &hop),
-            false => request_fields(&Request { fields: FieldSection::default(), ..request.clone() }, &hop),
+            true => request_fields(request, &hop, self.trace),
+            false => request_fields(&Request { fields: FieldSection::default(), ..request.clone() }, &hop, self.trace),
         };
         if !inbound.fields.is_empty() {
-            apply(&inbound.fields, &mut fields);
-        }
-        match &inbound.span {
-            Some(span) => pass_span_on(span, &mut fields),
-            None if self.trace_context => add_trace_context(&mut fields),
-            None => {}
+            apply(&inbound.fields, fields.map_mut());
         }
         if !self.request.is_empty() {
-            apply(&self.request, &mut fields);
+            apply(&self.request, fields.map_mut());
         }
         let asked = self.asked(request, path.decoded(), &inbound);
-        fill(&self.request_values, &asked, &mut fields)?;
+        if !self.request_values.is_empty() {
+            fill(&self.request_values, &asked, fields.map_mut())?;
+        }
         let host = self.host.value(&asked);
         // RFC 9110 §8.6: some servers answer 411 without it.
         if inbound.content.is_none() && matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
-            fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+            fields.map_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         let upgrade = match inbound.is_connect {
             true => Some(WEBSOCKET.as_bytes()),
@@ -488,7 +482,7 @@ impl Rule {
             // Some servers drop trailers that are not announced.
             let announced = request.fields.first("trailer").filter(|_| !content.has_length());
             if let Some(names) = announced.and_then(|names| HeaderValue::from_bytes(names).ok()) {
-                fields.insert(header::TRAILER, names);
+                fields.map_mut().insert(header::TRAILER, names);
             }
         }
         if let Some(uwsgi) = &self.uwsgi {
@@ -571,16 +565,16 @@ impl Rule {
             .iter()
             .map(|(name, template)| (name.clone(), value(template, &reply.fields)))
             .collect();
-        apply(&filled, &mut reply.fields);
+        apply(&filled, reply.fields.map_mut());
     }
 
     fn response(&self, mut reply: Reply, request: &Request<'_>, client: Option<IpAddr>) -> Response {
         let buffer = self.buffer.as_ref().filter(|_| !reply.fields.refuses_buffering());
         if let Some(rewriter) = &self.rewriter {
-            rewriter.rewrite(&mut reply.fields, request.authority);
+            rewriter.rewrite(reply.fields.map_mut(), request.authority);
         }
         if !self.response.is_empty() {
-            apply(&self.response, &mut reply.fields);
+            apply(&self.response, reply.fields.map_mut());
         }
         if let Some(buffer) = buffer.filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
             reply.body = Buffered::new(reply.body.into(), buffer, client).into();

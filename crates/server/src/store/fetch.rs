@@ -88,22 +88,22 @@ impl Fetch {
         if forwarded.kept.is_none() {
             forwarded.method = http::Method::GET;
         }
-        for_all_clients(&mut forwarded.fields);
+        for_all_clients(forwarded.fields.map_mut());
         let of_whole = match &self.range {
             FetchRange::Whole => None,
             FetchRange::FirstSlice(position) => {
                 let whole = forwarded.without_content();
-                position.add_range(&mut forwarded.fields);
+                position.add_range(forwarded.fields.map_mut());
                 Some(whole)
             }
             FetchRange::Slice(sliced, index) => {
-                sliced.add_range(*index, &mut forwarded.fields);
+                sliced.add_range(*index, forwarded.fields.map_mut());
                 None
             }
         };
         let validation = self.stale.as_ref().filter(|stale| stale.is_readable).map(|stale| {
             let unconditional = forwarded.without_content();
-            forwarded.fields.extend(sealion_cache::validation_fields(&stale.object.head.fields));
+            forwarded.fields.map_mut().extend(sealion_cache::validation_fields(&stale.object.head.fields));
             (Arc::clone(&stale.object), unconditional)
         });
         let requested = Requested::now();
@@ -295,7 +295,7 @@ impl Fetch {
         // Age, and fields that `no-cache` and `private` name, are only for the request that the origin answered.
         if fields.keys().any(|name| !storable.contains_key(name) && !is_hop_by_hop(name.as_str())) {
             let mut own = fields;
-            own.insert(DATE, storable[DATE].clone());
+            own.map_mut().insert(DATE, storable[DATE].clone());
             self.fill.set_own(rules.lines(&key, status, &own));
         }
         let head = rules.head(&key, status, storable, lifetime);

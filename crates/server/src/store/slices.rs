@@ -106,9 +106,9 @@ impl SlicePosition {
         match sealion_cache::content_range(&reply.fields) {
             Some((range, complete)) if range == (0..complete) => {
                 reply.status = Status::OK;
-                reply.fields.remove(CONTENT_RANGE);
+                reply.fields.map_mut().remove(CONTENT_RANGE);
                 // A response that is shorter than it says is incomplete.
-                reply.fields.insert(CONTENT_LENGTH, complete.into());
+                reply.fields.map_mut().insert(CONTENT_LENGTH, complete.into());
                 Judgement::AsItIs
             }
             Some((_, complete))

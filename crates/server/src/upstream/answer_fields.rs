@@ -118,8 +118,8 @@ mod tests {
         let mut fields = AnswerFields::new(lines);
         assert_eq!(fields.clone().into_passed_on().extra, one);
         assert_eq!((fields.content_length(), fields.len(), fields["x-a"].as_bytes()), (Some(3), 5, &b"caf\xe9"[..]));
-        fields.remove("empty");
-        fields.insert("content-length", 4.into());
+        fields.map_mut().remove("empty");
+        fields.map_mut().insert("content-length", 4.into());
         assert_eq!(fields.content_length(), Some(4));
         let expected = b"server: x\r\nx-a: caf\xe9\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n";
         assert_eq!(fields.into_passed_on().extra.lines(), expected);

@@ -138,22 +138,24 @@ pub(crate) async fn forward(
     let begun = Instant::now();
     let deadline = upstream.timeout.map(|timeout| begun + timeout);
     let mut tried = Vec::new();
+    // When this try began.
+    let mut asked = begun;
     loop {
         let target = request.target.path_and_query().map_or("", |target| target.as_str());
         let key = Key { address: request.address, uri: target.as_bytes(), sticky: request.sticky };
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
         tried.push(index);
-        let asked = Instant::now();
         let result = match deadline {
             None => ask(in_progress, request).await,
             Some(deadline) => Box::pin(within(deadline, upstream, ask(in_progress, request))).await,
         };
         let server = &upstream.servers[index];
+        let now = Instant::now();
         let mut trace = UpstreamTrace {
             server: Arc::clone(&server.name),
             tries: u32::try_from(tried.len()).unwrap_or(u32::MAX),
-            took: begun.elapsed(),
+            took: now - begun,
             status: None,
         };
         let failed = match result {
@@ -164,7 +166,7 @@ pub(crate) async fn forward(
                 }
                 request.answered_by = Some(index);
                 trace.status = Some(reply.status.code());
-                server.counts.answered(reply.status, asked.elapsed());
+                server.counts.answered(reply.status, now - asked);
                 return (trace, Ok(reply));
             }
             Err(failed) => failed,
@@ -184,6 +186,7 @@ pub(crate) async fn forward(
             return (trace, Err(failed.failure));
         }
         tracing::debug!("{}: {}; asking again", server.name, failed.failure);
+        asked = now;
     }
 }
 
@@ -508,7 +511,7 @@ fn reply(
         let has_content = request.method != Method::HEAD && !status.has_no_content();
         if has_content && content.ends_with_stream() && content.has_ended() {
             // Over HTTP/2 nothing else says so before the end of the stream.
-            fields.entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
+            fields.map_mut().entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
         }
         let ends_with_stream = content.ends_with_stream();
         let body = ReplyBody::new(in_progress, content, request.takes_trailers);

@@ -64,7 +64,10 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
 /// This process's own member of CDN-Loop (RFC 8586).
-static LOOP_ID: LazyLock<String> = LazyLock::new(|| format!("sealion-{}", request_id()));
+static LOOP_ID: LazyLock<String> = LazyLock::new(|| {
+    let id = random_bits().unwrap_or_default().map(|octet| format!("{octet:02x}"));
+    format!("sealion-{}", id.concat())
+});
 
 /// Whether a request has passed here before.
 pub(crate) fn is_loop(request: &Request<'_>) -> bool {
@@ -196,8 +199,17 @@ pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) ->
     NamedByConnection(named)
 }
 
+/// The trace that a request belongs to, where it has no span of this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trace {
+    /// As the client sent it.
+    OfClient,
+    /// The client's if it is valid, and a new one otherwise.
+    Made,
+}
+
 /// The fields of a request as the server gets them, without Host.
-pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> RequestFields {
+pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>, trace: Trace) -> RequestFields {
     let mut values = Values::default();
     let named = named_by_connection(request.fields.all("connection"));
     for (name, value) in request.fields.iter() {
@@ -211,6 +223,11 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> RequestFie
         }
     }
     hop.add(request, &mut values);
+    match &hop.span {
+        Some(span) => values.pass_span_on(span),
+        None if trace == Trace::Made => values.add_trace_context(),
+        None => {}
+    }
     RequestFields::new(values)
 }
 
@@ -273,12 +290,53 @@ impl Values {
 
     /// Ends a value that begins at `start`. A value that no field can have is left out (RFC 9110 §5.5), wherever it came from.
     fn end(&mut self, name: HeaderName, start: usize) {
-        let is_text = |octet: &u8| matches!(octet, b'\t' | b' '..=b'~' | 0x80..);
-        if self.text[start..].iter().all(is_text) {
+        // Without an early end, many octets are compared at once.
+        let is_control = |octet: u8| (octet < b' ') & (octet != b'\t') | (octet == 0x7f);
+        if !self.text[start..].iter().fold(false, |found, octet| found | is_control(*octet)) {
             self.fields.push((name, start..self.text.len()));
         } else {
             self.text.truncate(start);
         }
+    }
+
+    /// The values of all fields of a name.
+    fn all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+        let alike = self.fields.iter().filter(move |(other, _)| *other == name);
+        alike.map(|(_, range)| &self.text[range.clone()])
+    }
+
+    fn remove(&mut self, name: &HeaderName) {
+        self.fields.retain(|(other, _)| other != name);
+    }
+
+    /// Makes W3C Trace Context if the client sent no valid one (<https://www.w3.org/TR/trace-context/#traceparent-header>).
+    fn add_trace_context(&mut self) {
+        let mut given = self.all(TRACEPARENT);
+        if given.next().is_some_and(|value| parse_traceparent(value).is_some()) && given.next().is_none() {
+            return;
+        }
+        drop(given);
+        self.remove(&TRACEPARENT);
+        // It belongs to the field that is dropped.
+        self.remove(&TRACESTATE);
+        let (Some(trace), Some(parent)) = (random_bits(), random_bits()) else { return };
+        self.make(TRACEPARENT, |text| {
+            text.extend_from_slice(b"00-");
+            write_in_hex(text, &trace);
+            text.push(b'-');
+            write_in_hex(text, &parent[..8]);
+            text.extend_from_slice(b"-01");
+        });
+    }
+
+    /// Makes the server's span part of a request's own.
+    fn pass_span_on(&mut self, span: &Span) {
+        if !span.continues() {
+            // It belongs to the trace of a client, which is dropped.
+            self.remove(&TRACESTATE);
+        }
+        self.remove(&TRACEPARENT);
+        self.add(TRACEPARENT, span.traceparent().as_bytes());
     }
 }
 
@@ -330,7 +388,7 @@ impl Hop<'_> {
         });
         match given("x-request-id", self.is_trusted).filter(|id| is_request_id(id)) {
             Some(id) => values.add(X_REQUEST_ID, id.as_bytes()),
-            None => values.make(X_REQUEST_ID, |text| text.extend_from_slice(request_id().as_bytes())),
+            None => values.make(X_REQUEST_ID, |text| random_bits().iter().for_each(|bits| write_in_hex(text, bits))),
         }
     }
 }
@@ -355,38 +413,11 @@ fn is_request_id(id: &str) -> bool {
         && id.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"-_.:=/+".contains(&octet))
 }
 
-/// 128 random bits in hexadecimal digits.
-fn request_id() -> String {
-    let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
-    let bits = random_bits().into_iter().flatten();
-    bits.flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
-}
-
-/// Makes W3C Trace Context if the client sent no valid one (<https://www.w3.org/TR/trace-context/#traceparent-header>).
-pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
-    let mut given = fields.get_all(TRACEPARENT).iter();
-    if given.next().is_some_and(|value| parse_traceparent(value.as_bytes()).is_some()) && given.next().is_none() {
-        return;
-    }
-    // It belongs to the field that is dropped.
-    fields.remove(TRACESTATE);
-    let (trace, parent) = (request_id(), request_id());
-    let made = parent.get(..16).map(|parent| format!("00-{trace}-{parent}-01"));
-    match made.and_then(|made| HeaderValue::try_from(made).ok()) {
-        Some(made) => drop(fields.insert(TRACEPARENT, made)),
-        None => drop(fields.remove(TRACEPARENT)),
-    }
-}
-
-/// Makes the server's span part of a request's own.
-pub(crate) fn pass_span_on(span: &Span, fields: &mut HeaderMap) {
-    if !span.continues() {
-        // It belongs to the trace of a client, which is dropped.
-        fields.remove(TRACESTATE);
-    }
-    match HeaderValue::try_from(span.traceparent()) {
-        Ok(value) => drop(fields.insert(TRACEPARENT, value)),
-        Err(_) => drop(fields.remove(TRACEPARENT)),
+/// Appends octets in hexadecimal digits.
+fn write_in_hex(text: &mut Vec<u8>, octets: &[u8]) {
+    for octet in octets {
+        let digit = |four: u8| b"0123456789abcdef"[usize::from(four)];
+        text.extend_from_slice(&[digit(octet >> 4), digit(octet & 15)]);
     }
 }
 
@@ -416,6 +447,10 @@ mod tests {
 
     /// `chain`: as a trusted proxy names it.
     fn fields(section: &[u8], chain: Option<&[&str]>, takes_x_forwarded: bool) -> HeaderMap {
+        traced(section, chain, takes_x_forwarded, Trace::OfClient)
+    }
+
+    fn traced(section: &[u8], chain: Option<&[&str]>, takes_x_forwarded: bool, trace: Trace) -> HeaderMap {
         let request = Request {
             method: Method::Get,
             target: Target::Path { path: "/", query: None },
@@ -436,7 +471,7 @@ mod tests {
             host: Some("example.org"),
             span: None,
         };
-        request_fields(&request, &hop).into_map()
+        request_fields(&request, &hop, trace).into_map()
     }
 
     fn value<'a>(fields: &'a HeaderMap, name: &str) -> &'a str {
@@ -512,20 +547,17 @@ mod tests {
             ("x", false),
             ("", false),
         ] {
-            let mut fields = HeaderMap::new();
-            fields.insert(TRACEPARENT, HeaderValue::from_str(given).unwrap());
-            fields.insert(TRACESTATE, HeaderValue::from_static("a=b"));
-            add_trace_context(&mut fields);
+            let section = format!("traceparent: {given}\r\ntracestate: a=b\r\n");
+            let fields = traced(section.as_bytes(), None, false, Trace::Made);
             let found = value(&fields, "traceparent");
             assert_eq!((found == given, fields.contains_key(TRACESTATE)), (passes, passes), "{given}: {found}");
             assert!(parse_traceparent(found.as_bytes()).is_some(), "{found}");
         }
-        let mut fields = HeaderMap::new();
-        fields.append(TRACEPARENT, HeaderValue::from_static(VALID));
-        fields.append(TRACEPARENT, HeaderValue::from_static(VALID));
-        add_trace_context(&mut fields);
+        let twice = format!("traceparent: {VALID}\r\ntraceparent: {VALID}\r\n");
+        let fields = traced(twice.as_bytes(), None, false, Trace::Made);
         assert_eq!(fields.get_all(TRACEPARENT).iter().count(), 1);
         assert_ne!(value(&fields, "traceparent"), VALID);
+        assert!(!traced(b"", None, false, Trace::OfClient).contains_key(TRACEPARENT));
     }
 
     #[test]

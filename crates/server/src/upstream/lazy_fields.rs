@@ -1,6 +1,6 @@
 //! Fields that are mostly passed on as they are: they become a map only for a lookup or a change.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::OnceLock;
 
 use http::HeaderMap;
@@ -37,7 +37,14 @@ impl<F: Own> LazyFields<F> {
     }
 
     pub(crate) fn into_map(mut self) -> HeaderMap {
-        std::mem::take(&mut *self)
+        std::mem::take(self.map_mut())
+    }
+
+    /// The map, for a change. It costs as much as all else that is done for a request to an upstream: see first whether there is anything to change.
+    pub(crate) fn map_mut(&mut self) -> &mut HeaderMap {
+        self.map();
+        self.own = None;
+        self.map.get_mut().expect("it was made above")
     }
 
     fn map(&self) -> &HeaderMap {
@@ -56,13 +63,5 @@ impl<F: Own> Deref for LazyFields<F> {
 
     fn deref(&self) -> &HeaderMap {
         self.map()
-    }
-}
-
-impl<F: Own> DerefMut for LazyFields<F> {
-    fn deref_mut(&mut self) -> &mut HeaderMap {
-        self.map();
-        self.own = None;
-        self.map.get_mut().expect("it was made above")
     }
 }

@@ -67,8 +67,8 @@ pub(crate) use copy::CopyBounds;
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
-    Hop, MadeHere, RequestFields, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, pass_span_on,
-    request_fields, takes_trailers,
+    Hop, MadeHere, RequestFields, Trace, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,
+    takes_trailers,
 };
 pub(crate) use head_room::HeadRoom;
 pub(crate) use health::check_health;

@@ -136,9 +136,10 @@ impl Pool {
     fn pop(&self, is_head: bool) -> Option<http1::Connection> {
         let mut kept = lock(&self.workers.get()?.kept);
         let mut noop = Context::from_waker(Waker::noop());
+        let now = Instant::now();
         while let Some(index) = kept.last(is_head) {
             let Idle { mut connection, .. } = kept.idle.remove(index);
-            if connection.age() < self.age && self.trust.may_go_on(&mut connection, &mut noop) {
+            if connection.age(now) < self.age && self.trust.may_go_on(&mut connection, &mut noop) {
                 return Some(connection);
             }
         }
@@ -176,7 +177,8 @@ impl Pool {
     pub(super) fn keep(&self, mut connection: http1::Connection, idle_timeout: Duration) {
         let worker = self.workers.get_or_default();
         let mut kept = lock(&worker.kept);
-        if connection.age() >= self.age || self.trust.is_lost_for(&connection) {
+        let now = Instant::now();
+        if connection.age(now) >= self.age || self.trust.is_lost_for(&connection) {
             return;
         }
         if kept.idle.len() >= self.most && !kept.make_room_for(&connection) {
@@ -198,7 +200,7 @@ impl Pool {
             }
         }
         let Some(counted) = Counted::new() else { return };
-        kept.idle.push(Idle { connection, since: Instant::now(), _counted: counted });
+        kept.idle.push(Idle { connection, since: now, _counted: counted });
     }
 }
 

@@ -8,7 +8,7 @@ use super::ForwardAuthConfig;
 use crate::placeholders::{Asked, Known, Template};
 use crate::site::proxy::{FieldChange, Host, ProxyConfig, apply, fill};
 use crate::site::{Client, Site};
-use crate::upstream::{Hop, RequestFields, request_fields};
+use crate::upstream::{Hop, RequestFields, Trace, request_fields};
 use crate::values::Problems;
 
 /// Differences of the request from the client's.
@@ -50,8 +50,10 @@ impl AuthRequest {
     /// The fields of the client that the server gets, and the fields that are made for each request.
     pub(super) fn fields(&self, request: &Request<'_>, hop: &Hop<'_>) -> RequestFields {
         match self.passes_fields {
-            true => request_fields(request, hop),
-            false => request_fields(&Request { fields: FieldSection::default(), ..request.clone() }, hop),
+            true => request_fields(request, hop, Trace::OfClient),
+            false => {
+                request_fields(&Request { fields: FieldSection::default(), ..request.clone() }, hop, Trace::OfClient)
+            }
         }
     }
 

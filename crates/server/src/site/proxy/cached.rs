@@ -92,7 +92,7 @@ impl Rule {
             (CacheTrace::bypass(reason), None)
         } else {
             let is_own = |name: &str| self.request.iter().any(|(own, _)| own == name);
-            cache.keep_to_key(&mut forwarded.fields, is_trusted, is_own);
+            cache.keep_to_key(forwarded.fields.map_mut(), is_trusted, is_own);
             // Trailers are not stored.
             (forwarded.te, forwarded.takes_trailers) = (false, false);
             // Many clients may share the request to the server.

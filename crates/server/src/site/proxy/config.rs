@@ -22,7 +22,7 @@ use crate::site::fastcgi::{FastcgiConfig, Scripts};
 use crate::site::proxy_redirects::{Redirects, Replacement, Replacements, Rewriter, Rewriting};
 use crate::site::uwsgi::{Uwsgi, UwsgiConfig};
 use crate::store::CacheRuleConfig;
-use crate::upstream::{BufferConfig, Spooling, Upstream, WEBSOCKET, is_hop_by_hop, passed_on};
+use crate::upstream::{BufferConfig, Spooling, Trace, Upstream, WEBSOCKET, is_hop_by_hop, passed_on};
 use crate::values::{At, Problems, Secret, SecretUrl, Size};
 
 /// Forwards requests.
@@ -329,7 +329,7 @@ impl ProxyConfig {
                 .collect(),
             interim: *self.interim,
             rewriter,
-            trace_context: self.trace_context,
+            trace: if self.trace_context { Trace::Made } else { Trace::OfClient },
             strip_prefix: *self.strip_prefix,
             to_prefix: to_prefix.to_owned(),
             files_first: self.files_first,

@@ -159,7 +159,8 @@ impl Mirror {
         let mut copy = Box::new(first.without_content());
         // Servers of another upstream, whose answers no client waits for.
         (copy.sticky, copy.reading) = (self.upstream.sticky_server(asked.request), Reading::Ahead);
-        copy.fields.remove(header::TRAILER);
+        let fields = copy.fields.map_mut();
+        fields.remove(header::TRAILER);
         match (&self.content, &first.kept) {
             (Some(bounds), Some(kept)) if kept.len() as u64 > bounds.most => {
                 return self.upstream.count_mirrored(MirrorOutcome::TooLong);
@@ -167,13 +168,13 @@ impl Mirror {
             (Some(_), _) => {}
             (None, kept) => {
                 if kept.is_some() || first.content.is_some() {
-                    copy.fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+                    fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
                 }
                 copy.kept = None;
             }
         }
-        apply(&self.request, &mut copy.fields);
-        if fill(&self.request_values, asked, &mut copy.fields).is_none() {
+        apply(&self.request, fields);
+        if fill(&self.request_values, asked, fields).is_none() {
             return self.upstream.count_mirrored(MirrorOutcome::Failed);
         }
         match &self.host {

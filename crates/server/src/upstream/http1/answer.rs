@@ -76,7 +76,7 @@ impl Head {
         let mut fields = AnswerFields::new(Lines { octets: head.slice(first..), passed_on, length });
         if is_chunked && length.is_some() {
             // Only the transfer coding counts. A server in between may have framed it by the length (RFC 9112 §6.3).
-            fields.remove(header::CONTENT_LENGTH);
+            fields.map_mut().remove(header::CONTENT_LENGTH);
             persists = false;
         }
         let is_without_content = *method == Method::HEAD || status.is_interim() || status.has_no_content();

@@ -1,5 +1,6 @@
 //! A connection, and one request on it.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -28,6 +29,11 @@ const HEAD_ROOM: usize = 20 << 10;
 
 /// The same where little is read before the client takes it: bytes behind the head stay in memory until then.
 const SPARING_HEAD_ROOM: usize = 4 << 10;
+
+thread_local! {
+    /// The first bytes of a response.
+    static FIRST: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A connection without a request in progress.
 pub(in crate::upstream) struct Connection {
@@ -112,8 +118,8 @@ impl Connection {
         Connection { io, past }
     }
 
-    pub(in crate::upstream) fn age(&self) -> Duration {
-        self.past.since.elapsed()
+    pub(in crate::upstream) fn age(&self, now: Instant) -> Duration {
+        now - self.past.since
     }
 
     /// Looks for bytes that belong to no request. Wakes `cx` when some come.
@@ -181,7 +187,7 @@ impl Connection {
                     let body = AnswerBody::new(exchange, &answer, *request.method == Method::HEAD);
                     return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
                 }
-                None => match poll_fn(|cx| in_memory.poll(cx, |cx| exchange.poll_fill(cx, head_room))).await {
+                None => match poll_fn(|cx| in_memory.poll(cx, |cx| exchange.poll_head(cx, head_room))).await {
                     Ok(0) => return Err(broken(has_begun, "the connection was closed before an answer".to_owned())),
                     Ok(_) => {
                         has_begun = true;
@@ -235,12 +241,32 @@ impl Exchange {
             Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space),
             Ends::Apart { from, .. } => poll_read_buf(Pin::new(from), cx, &mut space),
         };
-        if let Poll::Ready(read) = read {
-            return Poll::Ready(read.map_err(Broken::Server));
-        }
-        if self.input.is_empty() {
+        if read.is_pending() && self.input.is_empty() {
             // A response that is waited for has no buffer.
             self.input = BytesMut::new();
+        }
+        self.poll_writer(cx, read)
+    }
+
+    /// The same for a head, and what comes with it. Most responses are much smaller than `room`: they are read into memory of the worker, and copied.
+    fn poll_head(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Broken>> {
+        let read = FIRST.with_borrow_mut(|first| {
+            first.resize(HEAD_ROOM, 0);
+            let mut space = ReadBuf::new(&mut first[..room]);
+            let read = match &mut self.ends {
+                Ends::Both(io) => Pin::new(io).poll_read(cx, &mut space),
+                Ends::Apart { from, .. } => Pin::new(from).poll_read(cx, &mut space),
+            };
+            self.input.extend_from_slice(space.filled());
+            read.map_ok(|()| space.filled().len())
+        });
+        self.poll_writer(cx, read)
+    }
+
+    /// The result of a read, or the failure of the content of the request where the read waits.
+    fn poll_writer(&mut self, cx: &mut Context<'_>, read: Poll<io::Result<usize>>) -> Poll<Result<usize, Broken>> {
+        if let Poll::Ready(read) = read {
+            return Poll::Ready(read.map_err(Broken::Server));
         }
         if let Ends::Apart { writer, .. } = &mut self.ends
             && let Err(incomplete) = ready!(writer.poll_end(cx))
