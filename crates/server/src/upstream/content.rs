@@ -1,7 +1,6 @@
 //! The content of a request on its way to an upstream: a pipe between the driver, which reads the client, and the task that writes to the
 //! upstream. It keeps little, so that a client is read only as fast as the upstream takes it.
 
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,6 @@ use sealion_http::{FieldSection, Status};
 use super::copy::{ContentCopy, CopyBounds, CopyReceiver, TooLong};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
-use crate::limits::Reservation;
 use crate::passing::ContentEnd;
 
 /// Bytes that the pipe keeps, after which the client is not read.
@@ -34,36 +32,6 @@ impl RequestContent {
         writer.write(bytes);
         writer.finish();
         content
-    }
-
-    /// Reads all of it. `memory`: its length, reserved until the last copy of the bytes is dropped.
-    ///
-    /// # Errors
-    /// The client broke off, or sent another length than it announced.
-    pub(crate) async fn read_into(mut self, memory: Reservation) -> Result<Bytes, Incomplete> {
-        let length = self.left;
-        let mut whole = Vec::new();
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut self).poll_frame(cx)).await {
-            if let Ok(data) = frame?.into_data() {
-                whole.extend_from_slice(&data);
-            }
-        }
-        match length {
-            Some(length) if length != whole.len() as u64 => Err(Incomplete { status: Status::BAD_REQUEST }),
-            _ => Ok(Bytes::from_owner(Reserved { content: whole, _memory: memory })),
-        }
-    }
-}
-
-/// A content with the memory that is reserved for it.
-struct Reserved {
-    content: Vec<u8>,
-    _memory: Reservation,
-}
-
-impl AsRef<[u8]> for Reserved {
-    fn as_ref(&self) -> &[u8] {
-        &self.content
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) use answer_fields::passed_on;
 pub(crate) use cgi::Script;
 #[cfg(fuzzing)]
 pub(crate) use cgi::fuzz as cgi_fuzz;
-pub(crate) use collect::{NotCollected, collect};
+pub(crate) use collect::{NotCollected, collect, read_whole};
 pub(crate) use config::{AdminState, ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, lines, pipe};
 pub(crate) use copy::CopyBounds;
@@ -299,11 +299,6 @@ impl Drop for InProgress {
 pub(crate) const OTHER_REQUESTS: &str = "more requests failed since the last such line";
 
 impl Upstream {
-    /// Time in which a server has to answer.
-    pub(crate) fn answer_timeout(&self) -> Duration {
-        self.answer_timeout
-    }
-
     fn succeeded(&self, server: usize) {
         if self.balancer.succeeded(server) {
             tracing::info!("upstream {}: {} answers again", self.name, self.servers[server].name);

@@ -1,7 +1,6 @@
 //! A forwarded request that the cache may answer.
 
 use sealion_http::{HttpTime, Request, Status, Target};
-use tokio::time::timeout;
 
 use super::{Rule, failed, is_read};
 use crate::observe::access_log::CacheTrace;
@@ -9,7 +8,7 @@ use crate::response::Response;
 use crate::site::Arrival;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::store::{Answered, CacheRule, Question, Targeted, content_in_key};
-use crate::upstream::{Forwarded, Inbound, forward};
+use crate::upstream::{Forwarded, Inbound, forward, read_whole};
 
 impl Rule {
     /// Whether nothing but the cache comes before the upstream: neither a file, nor a script, nor a copy of the request.
@@ -55,10 +54,9 @@ impl Rule {
         });
         let content = match memory.and_then(|memory| Some((inbound.content.take()?, memory))) {
             None => None,
-            Some((content, memory)) => match timeout(self.upstream.answer_timeout(), content.read_into(memory)).await {
-                Ok(Ok(content)) => Some(content),
-                Ok(Err(incomplete)) => return Response::plain(incomplete.status),
-                Err(_) => return Response::plain(Status::REQUEST_TIMEOUT),
+            Some((content, memory)) => match read_whole(content, memory, &self.waiting).await {
+                Ok(content) => Some(content),
+                Err(incomplete) => return Response::plain(incomplete.status),
             },
         };
         let content_in_key = content.as_ref().map(|content| content_in_key(request.fields, content));
