@@ -128,6 +128,34 @@ fn a_client_stays_with_the_server_that_its_cookie_names() {
     assert!(get(&mut client, "sealion_app=none").field("set-cookie").is_some());
 }
 
+/// Each upstream has a cookie of its own.
+#[test]
+fn a_client_stays_with_a_server_of_each_upstream_that_a_placeholder_chooses() {
+    let site = Site::new();
+    let servers = ["a1", "a2", "b1", "b2"].map(|name| Upstream::answering(move |_| ok(name.as_bytes())));
+    let table = |name: &str, of: &[Upstream]| {
+        let urls: Vec<_> = of.iter().map(|server| format!("{{ url = '{}' }}", server.url())).collect();
+        format!("[[upstream]]\nname = '{name}'\nservers = [{}]\nsticky = true\n", urls.join(", "))
+    };
+    let tables = table("a", &servers[..2]) + &table("b", &servers[2..]);
+    let server = site.config("proxy = { to = '{header.x-pool}' }").table(&tables).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let mut ask = |pool: &str, cookies: &str| {
+        let fields = [("X-Pool", pool), ("Cookie", cookies)];
+        http::request(&mut client, "GET", "/", &fields).expect("a response")
+    };
+    let first = ["a", "b"].map(|pool| ask(pool, "x=1"));
+    let cookies = format!("{}; {}", cookie(&first[0]), cookie(&first[1]));
+    assert!(cookies.starts_with("sealion_a=") && cookies.contains("; sealion_b="), "{cookies}");
+    for _ in 0..6 {
+        for (pool, first) in ["a", "b"].iter().zip(&first) {
+            let again = ask(pool, &cookies);
+            assert_eq!((again.status, &again.body), (200, &first.body));
+            assert_eq!(again.field("set-cookie"), None);
+        }
+    }
+}
+
 #[test]
 fn a_client_whose_server_is_away_gets_another_one_and_stays_there() {
     let site = Site::new();
