@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sealion_testkit::http::{self, Response};
 
 use super::{Cached, answer, status};
-use crate::support::{Site, wait_until};
 use crate::support::upstream::Upstream;
+use crate::support::{Site, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\nETag: \"one\"\r\nAccept-Query: \"application/json\"\r\n";
 const ON: &str = "query_content = '1KiB'";
