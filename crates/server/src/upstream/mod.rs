@@ -343,7 +343,11 @@ impl Upstream {
         };
         let name = &self.name;
         let Some(index) = self.config.servers.iter().position(is_it) else {
-            let names: Vec<&str> = self.servers.iter().map(|server| &*server.name).collect();
+            let shown = |(config, server): (&ServerConfig, &Server)| match &config.id {
+                Some(id) => format!("{} ({})", id.value, server.name),
+                None => server.name.to_string(),
+            };
+            let names: Vec<String> = self.config.servers.iter().zip(&self.servers).map(shown).collect();
             return Err(format!("upstream {name} has no such server: it has {}", names.join(", ")));
         };
         if !self.balancer.set_admin_state(index, state) {

@@ -70,6 +70,8 @@ fn a_server_drains_by_order_and_no_session_is_lost() {
     });
     let of_a = sessions.iter().find(|(body, _)| body == b"a").expect("a session").1.clone();
     let is_drained = |client: &mut Client| (0..12).all(|_| get(client, "").body != b"a");
+    let (done, text) = order(server, &["drain", "app", "other"]);
+    assert!(!done && text.contains(&format!("it has one ({}), {}", servers[0].url(), servers[1].url())), "{text}");
     let (done, text) = order(server, &["drain", "app", "one"]);
     assert!(done && text.contains("no new clients"), "{text}");
     assert!(is_drained(&mut client));
