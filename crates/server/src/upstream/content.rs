@@ -1,6 +1,7 @@
 //! The content of a request on its way to an upstream: a pipe between the driver, which reads the client, and the task that writes to the
 //! upstream. It keeps little, so that a client is read only as fast as the upstream takes it.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -314,6 +315,27 @@ impl RequestContent {
         self.left.is_some()
     }
 
+    /// Waits until some of it or its end is here. `true`: it has neither content nor trailers.
+    pub(crate) async fn is_empty(&mut self) -> bool {
+        poll_fn(|cx| {
+            let mut pipe = lock(&self.pipe);
+            if !pipe.wanted {
+                pipe.wanted = true;
+                pipe.wake_writer();
+            }
+            match pipe.state {
+                _ if !pipe.ready.is_empty() => Poll::Ready(false),
+                State::Open => {
+                    pipe.reader = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                State::Complete => Poll::Ready(pipe.trailers.is_none()),
+                State::Incomplete(_) | State::Closed => Poll::Ready(false),
+            }
+        })
+        .await
+    }
+
     /// Changes when the client can send again or no more. Second: whether it cannot.
     pub(super) fn holds(&self) -> (u64, bool) {
         let pipe = lock(&self.pipe);
@@ -473,6 +495,25 @@ mod tests {
         assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"end".to_vec()))));
         assert!(content.is_end_stream());
         assert_eq!(read(&mut content), Poll::Ready(None));
+    }
+
+    #[test]
+    fn a_content_is_known_to_be_empty_at_its_end_alone() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut is_empty = |content: &mut RequestContent| std::pin::pin!(content.is_empty()).poll(&mut cx);
+        let (mut writer, mut content) = pipe(None);
+        assert!(is_empty(&mut content).is_pending());
+        assert_eq!(room(&mut writer), Poll::Ready(Room::Wanted));
+        writer.finish();
+        assert_eq!(is_empty(&mut content), Poll::Ready(true));
+        let (mut writer, mut content) = pipe(None);
+        writer.write("a".into());
+        writer.finish();
+        assert_eq!(is_empty(&mut content), Poll::Ready(false));
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"a".to_vec()))), "nothing of it is lost");
+        let (writer, mut content) = pipe(None);
+        drop(writer);
+        assert_eq!(is_empty(&mut content), Poll::Ready(false), "it broke off");
     }
 
     #[test]
