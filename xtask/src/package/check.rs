@@ -1,7 +1,8 @@
 //! Checks packages with the tools that read them: dpkg, systemd, Kubernetes, Helm and Prometheus.
 
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use sealion_guest::output;
@@ -78,7 +79,7 @@ fn validate(validator: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks and tests the alert rules with promtool, and parses the dashboard's queries.
+/// Checks and tests the alert rules with promtool, parses the dashboard's queries, and has it read metrics.
 pub(crate) fn prometheus() -> Result<()> {
     sealion_guest::tools::ensure(&[("promtool", "prometheus")])?;
     let promtool = |what: [&str; 2], file: &Path| -> Result<()> {
@@ -100,7 +101,30 @@ pub(crate) fn prometheus() -> Result<()> {
     let rules = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules.collect::<Vec<_>>() }] });
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), rules.to_string())?;
-    promtool(["check", "rules"], file.path())
+    promtool(["check", "rules"], file.path())?;
+    metrics_are_read()
+}
+
+/// Has promtool read the metrics of a running server.
+fn metrics_are_read() -> Result<()> {
+    let root = tempfile::tempdir()?;
+    // Another program may take the port meanwhile; the check then fails.
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let address = format!("127.0.0.1:{port}");
+    let mut server = Command::new(Programs::for_tests()?.sealion)
+        .args(["serve", "--plain", "127.0.0.1:0", "--metrics", &address])
+        .arg(root.path())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let retry = ["--retry", "30", "--retry-delay", "1", "--retry-connrefused"];
+    let fetched = output(Command::new("curl").arg("-sf").args(retry).arg(format!("http://{address}/metrics")));
+    server.kill()?;
+    server.wait()?;
+    let metrics = tempfile::NamedTempFile::new()?;
+    std::fs::write(metrics.path(), fetched?)?;
+    output(Command::new("promtool").args(["check", "metrics"]).stdin(metrics.reopen()?))?;
+    println!("promtool reads the metrics of a server that runs");
+    Ok(())
 }
 
 /// The queries of a dashboard.

@@ -54,8 +54,9 @@ pub(crate) struct LimitsConfig {
     #[default(Timeout::seconds(Limits::default().stall.as_secs()))]
     pub stall_timeout: Timeout,
 
-    /// Minimum bytes per second that a client sends of a body that is buffered completely (`buffer_request`, and bodies
-    /// for scripts), averaged over `min_send_rate_window`. Slower requests get 408. 0: no minimum.
+    /// Minimum bytes per second that a client sends of a body that is buffered completely (`buffer_request`, bodies for
+    /// scripts, and bodies in keys of the cache), averaged over `min_send_rate_window`. Slower requests get 408. 0: no
+    /// minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_RECEIVE_RATE", default_value_t = Self::default().min_receive_rate)]
     // GUESS: as in the other direction.
     #[default(within(240))]

@@ -32,8 +32,8 @@ pub(crate) struct ContentEncoder {
     pub(crate) memory: Reservation,
 }
 
-/// Gives an encoder, if there is memory for it and for so many bytes of output.
-pub(crate) type MakeEncoder = Box<dyn FnOnce(usize) -> Option<ContentEncoder> + Send>;
+/// Gives an encoder, if there is memory for it.
+pub(crate) type MakeEncoder = Box<dyn FnOnce() -> Option<ContentEncoder> + Send>;
 
 /// A stored response whose content may be sent in a coding.
 pub(crate) trait CodedForms: fmt::Debug + Send + Sync {

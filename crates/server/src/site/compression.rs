@@ -118,7 +118,7 @@ impl Compression {
     fn form(&self, coded: Option<Box<dyn CodedForms>>, coding: Coding) -> Option<Body> {
         let file = coded?.form(coding, self.settings.levels().of(coding), &|| {
             let encoders = self.encoders.clone();
-            Box::new(move |output| encoders.encoder_of_form(coding, output))
+            Box::new(move || encoders.encoder(coding, None))
         })?;
         let range = 0..file.len;
         Some(Body::File { file, range })
@@ -137,12 +137,6 @@ impl Encoders {
     /// An encoder. `None`: there is no memory for it.
     fn encoder(&self, coding: Coding, client: Option<IpAddr>) -> Option<ContentEncoder> {
         let memory = self.waiting.reserve_spare(client, self.levels.memory(coding))?;
-        Some(ContentEncoder { encoder: StreamEncoder::new(coding, self.levels).ok()?, memory })
-    }
-
-    /// An encoder whose output, of so many bytes at most, stays in memory until it is stored.
-    fn encoder_of_form(&self, coding: Coding, output: usize) -> Option<ContentEncoder> {
-        let memory = self.waiting.reserve_spare(None, self.levels.memory(coding).saturating_add(output))?;
         Some(ContentEncoder { encoder: StreamEncoder::new(coding, self.levels).ok()?, memory })
     }
 }

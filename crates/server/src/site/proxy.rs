@@ -199,6 +199,19 @@ pub(super) fn fill(rules: &[(HeaderName, Template)], asked: &Asked<'_>, fields: 
 }
 
 impl Rule {
+    /// Has the rules of several targets share the bounds that hold for all their requests together: files of waiting contents, and copies in progress.
+    pub(super) fn share_bounds(&mut self, first: &Rule) {
+        for (own, first) in [(&mut self.buffer, &first.buffer), (&mut self.buffer_request, &first.buffer_request)] {
+            // Scripts alone have the second without a setting.
+            if let (Some(own), Some(first)) = (own, first) {
+                *own = Arc::clone(first);
+            }
+        }
+        if let (Some(own), Some(first)) = (&mut self.mirror, &first.mirror) {
+            own.share_places(first);
+        }
+    }
+
     /// The URL as the rule's cache stores it.
     pub(super) fn spelling(&self, url: &str) -> Option<String> {
         self.cache.as_ref().map(|cache| cache.as_in_key(url))

@@ -6,28 +6,30 @@
 //!                                                            └─ behind it: read from the disk, or made and stored
 //! ```
 //!
-//! A form is an object of its own: it takes room, and purges cover it. Its key is the key of the response and whatever identifies its content: a response that
+//! A form is written to its file while it is made, so a long content takes no more memory than a short one. A form is an object of its own: it takes room, and purges cover it. Its key is the key of the response and whatever identifies its content: a response that
 //! is replaced has other forms. Freshness, preconditions and ranges come from the response.
 
-use std::io;
+use std::mem;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_ENCODING, DATE, ETAG, HeaderValue, LAST_MODIFIED};
 use lru::LruCache;
 use sealion_http::Coding;
-use tokio::sync::oneshot;
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
+use super::directory::Temporary;
 use super::disk::Disk;
 use super::front::HitLines;
 use super::key::{Key, add_form};
+use super::now_s;
 use super::object::{Head, Object, Stored};
 use super::purge::Verdict;
-use super::readable::is_in_memory;
+use super::readable::{MAX_SAMPLED, is_in_memory};
 use super::rule::Rules;
-use super::{Store, now_s};
 use crate::files::coding::stream::STEP;
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{CodedForms, ContentEncoder, MakeEncoder, read_range};
@@ -51,7 +53,11 @@ struct Making {
 
 /// Forms that are being made, and forms that are not made for a while.
 #[derive(Debug)]
-pub(super) struct Forms(Mutex<LruCache<u128, Attempt>>);
+pub(super) struct Forms {
+    attempts: Mutex<LruCache<u128, Attempt>>,
+    /// The turn of the long content that is being coded.
+    long: Semaphore,
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Attempt {
@@ -61,14 +67,14 @@ enum Attempt {
 
 impl Default for Forms {
     fn default() -> Self {
-        Forms(Mutex::new(LruCache::new(MOST_FORMS)))
+        Forms { attempts: Mutex::new(LruCache::new(MOST_FORMS)), long: Semaphore::new(1) }
     }
 }
 
 impl Forms {
     /// Whether the caller may make the form.
     fn begin(&self, hash: u128) -> bool {
-        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         match forms.get(&hash) {
             Some(Attempt::UnderWay) => false,
             Some(Attempt::Ended(at)) if at.elapsed() < RESTS => false,
@@ -80,7 +86,7 @@ impl Forms {
     }
 
     fn end(&self, hash: u128, is_settled: bool) {
-        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         match is_settled {
             true => drop(forms.put(hash, Attempt::Ended(Instant::now()))),
             false => drop(forms.pop(&hash)),
@@ -125,7 +131,7 @@ impl Coded {
 }
 
 impl Making {
-    /// Reads the form from the disk, or makes and stores it, behind the request. `encoder`: gives one, if there is memory for it and so many bytes of output.
+    /// Reads the form from the disk, or makes and stores it, behind the request. `encoder`: gives one, if there is memory for it.
     fn start(self, encoder: MakeEncoder) {
         // Without a runtime the process is ending.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -162,27 +168,28 @@ impl Making {
     async fn make(mut self, encoder: MakeEncoder) {
         let Coded { rules, object } = &self.coded;
         let store = &rules.store;
-        let disk = Arc::clone(store.disk(self.hash));
+        let disk = store.disk(self.hash);
         let length = object.body.len;
-        if store.verdict(object) != Verdict::Valid || !disk.may_store(Some(length)).await {
+        // Without its turn it is coded at each request.
+        let turn = (length > LONG).then(|| store.forms.long.try_acquire());
+        if matches!(turn, Some(Err(_)))
+            || store.verdict(object) != Verdict::Valid
+            || !disk.may_store(Some(length)).await
+        {
             return;
         }
-        let Some(encoder) = encoder(length as usize) else { return };
-        // A form that is no smaller, or whose content was misread, ends alike at the next attempt.
-        let Ok(Some(bytes)) = encode(object, encoder).await else {
-            self.is_settled = true;
-            return;
+        let Some(encoder) = encoder() else { return };
+        let written = match encode(object, encoder, disk).await {
+            Ok(form) if store.verdict(object) == Verdict::Valid => form.finish(&self).await,
+            Ok(_) | Err(Unmade::NotWritten) => false,
+            Err(Unmade::Useless) => {
+                self.is_settled = true;
+                false
+            }
         };
-        let form = Arc::new(form_of(object, self.coding, &self.key, self.hash, bytes));
-        let (written, is_written) = oneshot::channel();
-        let own = (Arc::clone(&disk), Arc::clone(store), Arc::clone(&form));
-        disk.write_later(form.memory(), move || {
-            let (disk, store, form) = own;
-            write(&disk, &store, &form);
-            let _ = written.send(());
-        });
-        drop(form);
-        if is_written.await.is_ok() {
+        drop(turn);
+        if written {
+            store.changed(self.hash);
             self.load().await;
         }
     }
@@ -194,53 +201,114 @@ impl Drop for Making {
     }
 }
 
-/// The content of a response in a coding. `None`: it is no smaller, or its content is not the stored one.
-async fn encode(object: &Object, encoder: ContentEncoder) -> io::Result<Option<Vec<u8>>> {
+/// Why a form was not made.
+enum Unmade {
+    /// It is no smaller, or its content was misread: another attempt soon would end alike.
+    Useless,
+    /// The disk failed.
+    NotWritten,
+}
+
+/// A form on its way to its file.
+struct FormFile {
+    disk: Arc<Disk>,
+    /// `None`: nothing is written yet.
+    temporary: Option<Temporary>,
+    written: u64,
+    checksum: u32,
+    unwritten: Vec<u8>,
+}
+
+impl FormFile {
+    fn new(disk: &Arc<Disk>) -> Self {
+        FormFile { disk: Arc::clone(disk), temporary: None, written: 0, checksum: 0, unwritten: Vec::new() }
+    }
+
+    fn len(&self) -> u64 {
+        self.written + self.unwritten.len() as u64
+    }
+
+    fn push(&mut self, mut bytes: Vec<u8>) {
+        self.checksum = crc32c::crc32c_append(self.checksum, &bytes);
+        self.unwritten.append(&mut bytes);
+    }
+
+    /// Writes the bytes that wait.
+    async fn write(&mut self) -> Result<(), Unmade> {
+        let (temporary, bytes, at) = (self.temporary.take(), mem::take(&mut self.unwritten), self.written);
+        self.written = at + bytes.len() as u64;
+        let written = self.disk.run(WHAT, move |disk| {
+            let temporary = temporary.map_or_else(|| disk.create(None), Ok)?;
+            temporary.file.write_all_at(&bytes, at)?;
+            Ok(temporary)
+        });
+        self.temporary = Some(written.await.ok_or(Unmade::NotWritten)?);
+        Ok(())
+    }
+
+    /// Gives the form its place. `false`: the disk failed, or has a newer one.
+    async fn finish(mut self, making: &Making) -> bool {
+        if self.write().await.is_err() {
+            return false;
+        }
+        let Some(temporary) = self.temporary.take() else { return false };
+        let (hash, times) = (making.hash, making.coded.object.times);
+        let metadata = making.head().metadata(&making.key);
+        let body = (self.written, self.checksum);
+        let finished = self.disk.run(WHAT, move |disk| disk.finish(temporary, &metadata, hash, times, body));
+        finished.await.flatten().is_some()
+    }
+}
+
+impl Making {
+    /// The head of the form.
+    fn head(&self) -> Head {
+        let mut head = self.coded.object.head.clone();
+        head.fields.insert(CONTENT_ENCODING, HeaderValue::from_static(self.coding.token()));
+        head
+    }
+}
+
+/// Encodes the content of a response, and writes all but the end.
+async fn encode(object: &Object, encoder: ContentEncoder, disk: &Arc<Disk>) -> Result<FormFile, Unmade> {
     let ContentEncoder { mut encoder, memory } = encoder;
-    let (mut out, mut checksum, mut at) = (Vec::new(), 0, 0);
+    let mut form = FormFile::new(disk);
+    let (mut checksum, mut at) = (0, 0);
     while at < object.body.len {
         let end = object.body.len.min(at + STEP as u64);
-        let part = read_range(Arc::clone(&object.body), at..end).await.map_err(io::Error::other)?;
+        let part = read_range(Arc::clone(&object.body), at..end).await.map_err(|_| Unmade::Useless)?;
         checksum = crc32c::crc32c_append(checksum, &part);
-        encoder.write(&part)?;
-        out.append(&mut encoder.take());
-        if out.len() as u64 >= object.body.len {
-            return Ok(None);
+        encoder.write(&part).map_err(|_| Unmade::Useless)?;
+        form.push(encoder.take());
+        if form.len() >= object.body.len {
+            return Err(Unmade::Useless);
+        }
+        if form.unwritten.len() >= WRITTEN_AT_ONCE {
+            form.write().await?;
         }
         at = end;
         // Others take their turns before the next step.
         yield_now().await;
     }
-    out.append(&mut encoder.finish()?);
+    form.push(encoder.finish().map_err(|_| Unmade::Useless)?);
     drop(memory);
-    let is_fit = checksum == object.checksum && (out.len() as u64) < object.body.len;
-    Ok(is_fit.then_some(out))
+    let is_fit = checksum == object.checksum && form.len() < object.body.len;
+    if is_fit { Ok(form) } else { Err(Unmade::Useless) }
 }
 
-/// The object of a form.
-fn form_of(object: &Object, coding: Coding, key: &[u8], hash: u128, bytes: Vec<u8>) -> Object {
-    let mut fields = object.head.fields.clone();
-    fields.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.token()));
-    let head = Head { fields, ..object.head.clone() };
-    let (length, checksum) = (bytes.len() as u64, crc32c::crc32c(&bytes));
-    let body = SiteFile::of_content(Content::Memory(bytes.into()), length);
-    Object::new(key.into(), hash, object.times, head, body, checksum)
-}
+const WHAT: &str = "store a coded form";
 
-/// Writes a form, for the writer of its disk.
-fn write(disk: &Disk, store: &Store, form: &Object) {
-    let Content::Memory(bytes) = &form.body.content else { return };
-    match disk.write(bytes, &form.metadata(), form.hash, form.times) {
-        Ok(_) => store.changed(form.hash),
-        Err(error) => disk.failed("store a coded form", &error),
-    }
-}
+/// GUESS: the longest content that has forms; a longer one is coded at each request. It keeps a core busy for half a minute.
+const MAX_CONTENT: u64 = 1 << 30;
 
-/// The longest content that has forms: a longer one is coded at each request.
-const MAX_CONTENT: u64 = 16 << 20;
+/// GUESS: the length above which a single content is coded at a time, since it takes a core for a second or more.
+const LONG: u64 = 16 << 20;
 
-/// Bytes of a form that are brought into memory before it is sent for the first time.
-const READ_AHEAD: u64 = 128 << 10;
+/// Bytes of a form that wait for its file.
+const WRITTEN_AT_ONCE: usize = 256 << 10;
+
+/// Bytes of a form that are brought into memory before it is sent for the first time: as many as are looked for.
+const READ_AHEAD: u64 = MAX_SAMPLED;
 
 /// Forms that are remembered as being made, or as not worth making for a while.
 const MOST_FORMS: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");

@@ -61,6 +61,19 @@ impl Head {
     pub(super) fn is_lost_part(&self) -> bool {
         self.status == Status::PARTIAL_CONTENT && self.sliced.is_none()
     }
+
+    /// The metadata to write behind the body of an object with this key.
+    pub(super) fn metadata(&self, key: &[u8]) -> Metadata {
+        let field = |(name, value): (&HeaderName, &HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_vec());
+        Metadata {
+            key: key.to_vec(),
+            kind: Kind::Response {
+                status: self.status.code(),
+                fields: self.fields.iter().map(field).collect(),
+                lifetime: self.lifetime.to_bytes().to_vec(),
+            },
+        }
+    }
 }
 
 /// The entry under a key.
@@ -134,16 +147,7 @@ impl Object {
 
     /// The metadata to write behind the body.
     pub(super) fn metadata(&self) -> Metadata {
-        let head = &self.head;
-        let field = |(name, value): (&HeaderName, &HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_vec());
-        Metadata {
-            key: self.key.to_vec(),
-            kind: Kind::Response {
-                status: head.status.code(),
-                fields: head.fields.iter().map(field).collect(),
-                lifetime: head.lifetime.to_bytes().to_vec(),
-            },
-        }
+        self.head.metadata(&self.key)
     }
 }
 

@@ -62,4 +62,4 @@ impl Store {
 const READ_AHEAD: u64 = 128 << 10;
 
 /// GUESS: bytes of a body that are looked for. Eight samples of a microsecond in all, where sending takes a hundred.
-const MAX_SAMPLED: u64 = 1 << 20;
+pub(super) const MAX_SAMPLED: u64 = 1 << 20;

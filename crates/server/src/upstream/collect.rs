@@ -1,4 +1,4 @@
-//! The content of a request that is taken whole, before a server is asked.
+//! The content of a request that is taken whole, before a server is asked. A client that sends it too slowly is refused.
 //!
 //! ```text
 //! client ─► collect ─► Queue (memory, file) ─► a task that writes ─► RequestContent ─► server
@@ -20,6 +20,8 @@ use tokio::time::{Instant, timeout_at};
 use super::content::{ContentWriter, Incomplete, RequestContent, Room, pipe};
 use super::spool::{Place, Queue, Rest, Spooling, Taken};
 use super::spool_disk::DiskError;
+use super::waiting::Waiting;
+use crate::limits::Reservation;
 use crate::observe::metrics;
 
 /// Why a content was not collected.
@@ -99,6 +101,41 @@ impl LeastRate {
     /// Moves the deadline: the client was not read for this time.
     fn pause(&mut self, time: Duration) {
         self.due += time;
+    }
+}
+
+/// A content with the memory that is reserved for it.
+struct Reserved {
+    content: Vec<u8>,
+    _memory: Reservation,
+}
+
+impl AsRef<[u8]> for Reserved {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+/// Reads a content of announced length whole. `memory`: its length, reserved until the last copy of the bytes is dropped.
+///
+/// # Errors
+/// The client broke off, was too slow, or sent another length than it announced.
+pub(crate) async fn read_whole(
+    mut content: RequestContent,
+    memory: Reservation,
+    waiting: &Waiting,
+) -> Result<Bytes, Incomplete> {
+    let length = content.length();
+    let mut rate = LeastRate::new(waiting.least());
+    let mut whole = Vec::new();
+    while let Some(frame) = rate.next(&mut content).await {
+        if let Ok(data) = frame?.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    match length {
+        Some(length) if length != whole.len() as u64 => Err(Incomplete { status: Status::BAD_REQUEST }),
+        _ => Ok(Bytes::from_owner(Reserved { content: whole, _memory: memory })),
     }
 }
 

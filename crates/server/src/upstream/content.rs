@@ -15,7 +15,6 @@ use sealion_http::{FieldSection, Status};
 use super::copy::{ContentCopy, CopyBounds, CopyReceiver, TooLong};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
-use crate::limits::Reservation;
 use crate::passing::ContentEnd;
 
 /// Bytes that the pipe keeps, after which the client is not read.
@@ -34,36 +33,6 @@ impl RequestContent {
         writer.write(bytes);
         writer.finish();
         content
-    }
-
-    /// Reads all of it. `memory`: its length, reserved until the last copy of the bytes is dropped.
-    ///
-    /// # Errors
-    /// The client broke off, or sent another length than it announced.
-    pub(crate) async fn read_into(mut self, memory: Reservation) -> Result<Bytes, Incomplete> {
-        let length = self.left;
-        let mut whole = Vec::new();
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut self).poll_frame(cx)).await {
-            if let Ok(data) = frame?.into_data() {
-                whole.extend_from_slice(&data);
-            }
-        }
-        match length {
-            Some(length) if length != whole.len() as u64 => Err(Incomplete { status: Status::BAD_REQUEST }),
-            _ => Ok(Bytes::from_owner(Reserved { content: whole, _memory: memory })),
-        }
-    }
-}
-
-/// A content with the memory that is reserved for it.
-struct Reserved {
-    content: Vec<u8>,
-    _memory: Reservation,
-}
-
-impl AsRef<[u8]> for Reserved {
-    fn as_ref(&self) -> &[u8] {
-        &self.content
     }
 }
 
@@ -346,6 +315,27 @@ impl RequestContent {
         self.left.is_some()
     }
 
+    /// Waits until some of it or its end is here. `true`: it has neither content nor trailers.
+    pub(crate) async fn is_empty(&mut self) -> bool {
+        poll_fn(|cx| {
+            let mut pipe = lock(&self.pipe);
+            if !pipe.wanted {
+                pipe.wanted = true;
+                pipe.wake_writer();
+            }
+            match pipe.state {
+                _ if !pipe.ready.is_empty() => Poll::Ready(false),
+                State::Open => {
+                    pipe.reader = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+                State::Complete => Poll::Ready(pipe.trailers.is_none()),
+                State::Incomplete(_) | State::Closed => Poll::Ready(false),
+            }
+        })
+        .await
+    }
+
     /// Changes when the client can send again or no more. Second: whether it cannot.
     pub(super) fn holds(&self) -> (u64, bool) {
         let pipe = lock(&self.pipe);
@@ -505,6 +495,25 @@ mod tests {
         assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"end".to_vec()))));
         assert!(content.is_end_stream());
         assert_eq!(read(&mut content), Poll::Ready(None));
+    }
+
+    #[test]
+    fn a_content_is_known_to_be_empty_at_its_end_alone() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut is_empty = |content: &mut RequestContent| std::pin::pin!(content.is_empty()).poll(&mut cx);
+        let (mut writer, mut content) = pipe(None);
+        assert!(is_empty(&mut content).is_pending());
+        assert_eq!(room(&mut writer), Poll::Ready(Room::Wanted));
+        writer.finish();
+        assert_eq!(is_empty(&mut content), Poll::Ready(true));
+        let (mut writer, mut content) = pipe(None);
+        writer.write("a".into());
+        writer.finish();
+        assert_eq!(is_empty(&mut content), Poll::Ready(false));
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"a".to_vec()))), "nothing of it is lost");
+        let (writer, mut content) = pipe(None);
+        drop(writer);
+        assert_eq!(is_empty(&mut content), Poll::Ready(false), "it broke off");
     }
 
     #[test]

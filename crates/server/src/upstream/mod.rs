@@ -60,7 +60,7 @@ pub(crate) use answer_fields::passed_on;
 pub(crate) use cgi::Script;
 #[cfg(fuzzing)]
 pub(crate) use cgi::fuzz as cgi_fuzz;
-pub(crate) use collect::{NotCollected, collect};
+pub(crate) use collect::{NotCollected, collect, read_whole};
 pub(crate) use config::{AdminState, ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, lines, pipe};
 pub(crate) use copy::CopyBounds;
@@ -299,11 +299,6 @@ impl Drop for InProgress {
 pub(crate) const OTHER_REQUESTS: &str = "more requests failed since the last such line";
 
 impl Upstream {
-    /// Time in which a server has to answer.
-    pub(crate) fn answer_timeout(&self) -> Duration {
-        self.answer_timeout
-    }
-
     fn succeeded(&self, server: usize) {
         if self.balancer.succeeded(server) {
             tracing::info!("upstream {}: {} answers again", self.name, self.servers[server].name);
@@ -348,7 +343,11 @@ impl Upstream {
         };
         let name = &self.name;
         let Some(index) = self.config.servers.iter().position(is_it) else {
-            let names: Vec<&str> = self.servers.iter().map(|server| &*server.name).collect();
+            let shown = |(config, server): (&ServerConfig, &Server)| match &config.id {
+                Some(id) => format!("{} ({})", id.value, server.name),
+                None => server.name.to_string(),
+            };
+            let names: Vec<String> = self.config.servers.iter().zip(&self.servers).map(shown).collect();
             return Err(format!("upstream {name} has no such server: it has {}", names.join(", ")));
         };
         if !self.balancer.set_admin_state(index, state) {

@@ -97,7 +97,7 @@ fn what_is_worth_a_look_is_said_and_what_is_wrong_is_refused() {
             "wildcards need `challenge = \"dns-01\"`",
         ),
     ] {
-        let output = sites.config().site("root", &[], &format!("names = ['a.test']\n{rest}")).check();
+        let output = sites.config().site("root", &[], &format!("names = ['a.example']\n{rest}")).check();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(words), "{words:?} is not in {text:?}");
     }

@@ -393,13 +393,13 @@ fn stored_responses_are_coded_for_those_that_take_a_coding() {
     assert_eq!(upstream.requests().len(), 1, "all others were answered from the cache");
 }
 
-/// A site whose cache has responses of `upstream`, which it compresses.
+/// A site whose cache has responses of `upstream`, which it compresses. `limits`: a further table.
 #[track_caller]
-fn serve_cached(site: &Site, upstream: &Upstream) -> Server {
+fn serve_cached(site: &Site, upstream: &Upstream, limits: &str) -> Server {
     let directory = site.outside().join("cache");
     std::fs::create_dir_all(&directory).expect("a directory");
     let rule = format!("compress = true\nproxy = {{ to = '{}', cache = {{}} }}", upstream.url());
-    let cache = format!("[cache]\ndirectories = ['{}']\n", directory.display());
+    let cache = format!("[cache]\ndirectories = ['{}']\n{limits}", directory.display());
     let server = site.config(&rule).table(&cache).serve_from_user_space();
     wait_for_cache(&server, &directory);
     server
@@ -444,7 +444,7 @@ fn a_stored_response_is_coded_once_and_its_form_has_a_length() {
         let length = request.line().rsplit('/').next().and_then(|digits| digits.parse().ok()).expect("a length");
         answer("Cache-Control: max-age=600\r\nETag: \"v1\"\r\n", text(length))
     });
-    let server = serve_cached(&site, &upstream);
+    let server = serve_cached(&site, &upstream, "");
     for length in [3_000, 2_000_000] {
         let target = format!("/{length}");
         for coding in CODINGS {
@@ -473,6 +473,19 @@ fn a_stored_response_is_coded_once_and_its_form_has_a_length() {
     assert_eq!(stored_with(&site, b"\n\x02"), 2 * CODINGS.len(), "a form is stored once");
 }
 
+/// A form is written while it is made: the half of `max_buffered` that it may take has room for two encoders, and not for the content.
+#[test]
+fn a_long_content_is_coded_once_without_memory_for_it() {
+    const LENGTH: usize = 20_000_000;
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| answer("Cache-Control: max-age=600\r\nETag: \"v1\"\r\n", text(LENGTH)));
+    let server = serve_cached(&site, &upstream, "[limits]\nmax_buffered = '12MiB'\n");
+    let coded = length_of_form(&site, &server, "/long", "zstd", text(LENGTH));
+    assert!(coded < LENGTH, "{coded}");
+    assert_eq!(upstream.requests().len(), 1);
+    assert_eq!(stored_with(&site, b"\n\x02"), 1, "the form is stored once");
+}
+
 #[test]
 fn a_replaced_or_purged_response_is_never_sent_in_its_former_form() {
     let site = Site::new();
@@ -487,7 +500,7 @@ fn a_replaced_or_purged_response_is_never_sent_in_its_former_form() {
             &text(300_000)[from..200_000 + from],
         )
     });
-    let server = serve_cached(&site, &upstream);
+    let server = serve_cached(&site, &upstream, "");
     let pid = server.pid().to_string();
     for (round, arguments) in [&["--tag", "a"][..], &["--all"], &["--all", "--soft"]].into_iter().enumerate() {
         let expected = &text(300_000)[round..200_000 + round];

@@ -1,6 +1,6 @@
 //! `/metrics`: the format, the numbers of a known sequence of requests, and that documents and dashboards name what there is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -194,8 +194,32 @@ fn site_label(scrape: &Scrape) -> String {
 
 /// The names in `text` that look like metrics of ours or of the process.
 fn named_in(text: &str) -> BTreeSet<String> {
-    let pattern = regex::Regex::new(r"\b(?:sealion|process)_[a-z_]*[a-z]\b").expect("a pattern");
+    let pattern = regex::Regex::new(r"\b(?:sealion|process)_[a-z0-9_]*[a-z]\b").expect("a pattern");
     pattern.find_iter(text).map(|found| found.as_str().to_owned()).collect()
+}
+
+/// The labels by which a query selects series, and by which it groups them.
+fn labels_in(query: &str) -> BTreeSet<String> {
+    let grouped =
+        regex::Regex::new(r"\b(?:by|on|without|ignoring|group_left|group_right) *\(([^)]*)\)").expect("a pattern");
+    let selected = regex::Regex::new(r#"([a-z_]+) *(?:=~|!~|!=|=) *""#).expect("a pattern");
+    let lists = grouped.captures_iter(query).flat_map(|found| {
+        let names = found.get(1).expect("a group").as_str().split(',');
+        names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
+    });
+    lists.chain(selected.captures_iter(query).map(|found| found[1].to_owned())).collect()
+}
+
+/// The labels of each family, without `le`.
+fn exposed_labels(scrape: &Scrape) -> BTreeMap<String, BTreeSet<String>> {
+    let label = regex::Regex::new(r#"([a-z_]+)=""#).expect("a pattern");
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for series in scrape.samples().keys() {
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let own = label.captures_iter(labels).map(|found| found[1].to_owned()).filter(|name| name != "le");
+        all.entry(scrape.family(name).to_owned()).or_default().extend(own);
+    }
+    all
 }
 
 fn repository(path: &str) -> String {
@@ -224,26 +248,47 @@ fn documents_and_dashboards_name_what_there_is_and_nothing_else() {
     let kernel = OF_THE_KERNEL.map(str::to_owned);
     let families: BTreeSet<String> = scrape.families.keys().cloned().chain(kernel.clone()).collect();
     let page = repository("docs/metrics.md");
-    let described: BTreeSet<String> = page
+    let described: BTreeMap<String, BTreeSet<String>> = page
         .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next())
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
         .filter(|name| !name.starts_with('/'))
-        .map(str::to_owned)
+        .map(|name| {
+            let (name, labels) = name.trim_end_matches('}').split_once('{').unwrap_or((name, ""));
+            (name.to_owned(), labels.split(',').filter(|label| !label.is_empty()).map(str::to_owned).collect())
+        })
         .collect();
-    assert_eq!(described, families, "docs/metrics.md, left, and what is exposed");
+    assert_eq!(
+        described.keys().cloned().collect::<BTreeSet<_>>(),
+        families,
+        "docs/metrics.md, left, and what is exposed"
+    );
+    for (family, labels) in exposed_labels(&scrape) {
+        assert_eq!(described[&family], labels, "{family}: docs/metrics.md, left, and its labels");
+    }
 
     let mut names = scrape.names();
     names.extend(kernel);
     for file in ["packaging/grafana/sealion.json", "packaging/prometheus/alerts.yml"] {
         let text = repository(file);
-        let expressions: String = match file.ends_with(".json") {
-            true => expressions(&serde_json::from_str(&text).expect("JSON")).join("\n"),
-            false => text,
+        let queries: Vec<String> = match file.ends_with(".json") {
+            true => expressions(&serde_json::from_str(&text).expect("JSON")),
+            false => text.split("- alert:").map(str::to_owned).collect(),
         };
-        let used = named_in(&expressions);
+        let used = named_in(&queries.concat());
         assert!(used.len() > 5, "{file}: {used:?}");
         let unknown: Vec<_> = used.difference(&names).collect();
         assert!(unknown.is_empty(), "{file} asks for {unknown:?}");
+        for query in &queries {
+            let asked = named_in(query);
+            let known: BTreeSet<&str> =
+                asked.iter().flat_map(|name| &described[scrape.family(name)]).map(String::as_str).collect();
+            // Prometheus itself adds two. `severity` is of the alert.
+            let is_known = |label: &&String| {
+                known.contains(label.as_str()) || ["instance", "job", "le", "severity"].contains(&label.as_str())
+            };
+            let labels = labels_in(query);
+            assert!(labels.iter().all(|label| is_known(&label)), "{file}: {labels:?} of {query}");
+        }
     }
 }
 

@@ -137,7 +137,6 @@ impl Scrape {
     }
 
     /// The values of all series.
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "compared with messages of OTLP"))]
     pub(crate) fn samples(&self) -> &BTreeMap<String, f64> {
         &self.samples
     }
@@ -151,6 +150,12 @@ impl Scrape {
     pub(crate) fn sum(&self, name: &str) -> f64 {
         let of_name = |series: &str| series.split('{').next() == Some(name);
         self.samples.iter().filter(|(series, _)| of_name(series)).map(|(_, value)| value).sum()
+    }
+
+    /// The family of a name that a query can use. A name without samples here is a family of its own.
+    pub(crate) fn family<'a>(&self, name: &'a str) -> &'a str {
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        of_histogram.filter(|family| self.families.contains_key(*family)).unwrap_or(name)
     }
 
     /// Every name that a query can use.

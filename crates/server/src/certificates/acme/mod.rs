@@ -166,7 +166,7 @@ impl Settings {
             Some(name) => Some(format!(
                 "{name}: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"` of its account, and addresses another challenge: set that or `certificates`, or move the name to another site"
             )),
-            None => None,
+            None => self.unknown_to_authority(&names),
         };
         if let Some(wrong) = wrong {
             problems.add(&span, "site.acme", wrong);
@@ -190,6 +190,15 @@ impl Settings {
                 None
             }
         }
+    }
+
+    /// Why the authority issues no certificate for one of the names. `None`: it may.
+    fn unknown_to_authority(&self, names: &[String]) -> Option<String> {
+        let is_lets_encrypt = self.directory.reveal().contains("api.letsencrypt.org/");
+        let name = names.iter().find(|name| is_lets_encrypt && is_local(name))?;
+        Some(format!(
+            "{name}: Let's Encrypt issues no certificate for names and addresses of a local network: leave out `acme` (--domain) for a certificate for development, or name another authority by `directory` (--acme-directory)"
+        ))
     }
 
     /// Creates the state directory. Returns the directories created.
@@ -316,6 +325,22 @@ fn is_public_name(name: &str, by_dns: bool) -> bool {
     (by_dns || !needs_dns) && !(by_dns && has_no_dns) && (address(name).is_some() || !name.starts_with('['))
 }
 
+/// Whether a name or an address has no meaning outside a local network.
+fn is_local(name: &str) -> bool {
+    // SPEC: RFC 6761, RFC 6762, RFC 8375, and the name that ICANN reserved in 2024.
+    const LOCAL: [&str; 5] = ["localhost", "test", "local", "home.arpa", "internal"];
+    match address(name) {
+        Some(IpAddr::V4(address)) => address.is_private() || address.is_loopback() || address.is_link_local(),
+        Some(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+        None => {
+            let rest = LOCAL.iter().find_map(|local| name.strip_suffix(local));
+            !name.contains('.') || rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        }
+    }
+}
+
 /// The IP address that a name is, with or without brackets.
 fn address(name: &str) -> Option<IpAddr> {
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
@@ -366,6 +391,18 @@ mod tests {
             ("example.org", None),
         ] {
             assert_eq!(address(name).map(reverse_name).as_deref(), reverse, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_a_local_network_are_known() {
+        for name in
+            ["localhost", "nas", "a.localhost", "box.local", "a.test", "x.home.arpa", "127.0.0.1", "[::1]", "10.0.0.7"]
+        {
+            assert!(is_local(name), "{name}");
+        }
+        for name in ["example.org", "*.example.org", "local.example.org", "notlocal.org", "mylocal.com", "192.0.2.7"] {
+            assert!(!is_local(name), "{name}");
         }
     }
 

@@ -15,6 +15,9 @@ use crate::values::one_line;
 /// The timeout for the authority to validate or to issue. Let's Encrypt takes seconds.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The profile for addresses, unless the configuration names another: Let's Encrypt issues certificates for addresses in this profile alone.
+const PROFILE_OF_ADDRESSES: &str = "shortlived";
+
 /// Orders a certificate. Returns key and chain, PEM.
 pub(super) async fn obtain(
     settings: &Settings,
@@ -24,7 +27,12 @@ pub(super) async fn obtain(
 ) -> Result<String, String> {
     let account = settings.account().await?;
     let identifiers: Vec<Identifier> = site.names.iter().map(|name| identifier(name)).collect();
-    let new = || match &settings.profile {
+    let of_addresses = || {
+        let has_it = account.profiles().any(|profile| profile.name == PROFILE_OF_ADDRESSES);
+        (has_it && site.names.iter().any(|name| address(name).is_some())).then_some(PROFILE_OF_ADDRESSES)
+    };
+    let profile = settings.profile.as_deref().or_else(of_addresses);
+    let new = || match profile {
         Some(profile) => NewOrder::new(&identifiers).profile(profile),
         None => NewOrder::new(&identifiers),
     };

@@ -1,5 +1,7 @@
 //! A forwarded request that the cache may answer.
 
+use std::time::Duration;
+
 use sealion_http::{HttpTime, Request, Status, Target};
 use tokio::time::timeout;
 
@@ -9,7 +11,7 @@ use crate::response::Response;
 use crate::site::Arrival;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::store::{Answered, CacheRule, Question, Targeted, content_in_key};
-use crate::upstream::{Forwarded, Inbound, forward};
+use crate::upstream::{Forwarded, Inbound, RequestContent, forward, read_whole};
 
 impl Rule {
     /// Whether nothing but the cache comes before the upstream: neither a file, nor a script, nor a copy of the request.
@@ -48,6 +50,9 @@ impl Rule {
         let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
         let request = lowered.as_ref().unwrap_or(request);
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
+        if is_read(request) && !inbound.upgrade {
+            leave_out_empty(&mut inbound.content).await;
+        }
         // A content without room is forwarded as it comes, and the response is not stored.
         let memory = inbound.content.as_ref().and_then(|content| {
             let length = content.length().filter(|_| !inbound.upgrade && cache.stores_query(request, content))?;
@@ -55,10 +60,9 @@ impl Rule {
         });
         let content = match memory.and_then(|memory| Some((inbound.content.take()?, memory))) {
             None => None,
-            Some((content, memory)) => match timeout(self.upstream.answer_timeout(), content.read_into(memory)).await {
-                Ok(Ok(content)) => Some(content),
-                Ok(Err(incomplete)) => return Response::plain(incomplete.status),
-                Err(_) => return Response::plain(Status::REQUEST_TIMEOUT),
+            Some((content, memory)) => match read_whole(content, memory, &self.waiting).await {
+                Ok(content) => Some(content),
+                Err(incomplete) => return Response::plain(incomplete.status),
             },
         };
         let content_in_key = content.as_ref().map(|content| content_in_key(request.fields, content));
@@ -135,6 +139,20 @@ impl Rule {
         };
         cache.add_status(&mut response, &trace);
         Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response }
+    }
+}
+
+/// The time for which the end of a content is awaited.
+// GUESS: clients send it with the head, in a packet of its own at most.
+const END_COMES: Duration = Duration::from_millis(100);
+
+/// Leaves out a content that has no bytes. Over HTTP/2 and HTTP/3 its end may come behind the head, where no length says that there is none.
+async fn leave_out_empty(content: &mut Option<RequestContent>) {
+    let Some(inner) = content.as_mut().filter(|content| content.length().is_none_or(|length| length == 0)) else {
+        return;
+    };
+    if timeout(END_COMES, inner.is_empty()).await == Ok(true) {
+        *content = None;
     }
 }
 

@@ -134,6 +134,11 @@ impl Mirror {
         &self.upstream.name
     }
 
+    /// Has copies of two rules count against one `max_requests`.
+    pub(super) fn share_places(&mut self, first: &Mirror) {
+        self.places = Arc::clone(&first.places);
+    }
+
     /// Whether a server learns the ends of a client's connection.
     pub(super) fn names_endpoints(&self) -> bool {
         self.upstream.names_endpoints()

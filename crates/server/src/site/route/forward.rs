@@ -43,7 +43,7 @@ impl Forward {
             }
             own
         };
-        let mut by_target = HashMap::new();
+        let mut by_target: HashMap<Box<str>, Rule> = HashMap::new();
         match template.all_texts(known.tables) {
             Some(texts) => {
                 for text in texts {
@@ -66,6 +66,10 @@ impl Forward {
             problems.add(&to.span, &to_key, what);
             return None;
         };
+        if let Some(first) = by_target.remove(&any) {
+            by_target.values_mut().for_each(|rule| rule.share_bounds(&first));
+            by_target.insert(any.clone(), first);
+        }
         Some(Forward::Chosen { to: template, by_target, any })
     }
 

@@ -137,16 +137,17 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     assert_eq!(messages(&server, "account created"), 0);
 }
 
-/// An address is validated over TLS by its name in the DNS, or over HTTP. The profile is the authority's second.
+/// An address is validated over TLS by its name in the DNS, or over HTTP. The profile is the authority's second: the configuration names it, or it is
+/// Let's Encrypt's for addresses.
 #[test]
 fn an_address_gets_a_certificate_of_the_profile_that_was_chosen() {
-    for challenge in ["tls-alpn-01", "http-01"] {
+    for (challenge, profile, key) in [("tls-alpn-01", "long", "profile = 'long'"), ("http-01", "shortlived", "")] {
         let (pki, sites) = (Pki::ecdsa(), Sites::new());
         let (port, plain) = (free_port(), free_port());
-        let long = r#", "long": {"description": "an hour", "validityPeriod": 3600}"#;
-        let pebble = Pebble::start_with(&sites, &pki, [port, plain], &[], long);
+        let second = format!(r#", "{profile}": {{"description": "an hour", "validityPeriod": 3600}}"#);
+        let pebble = Pebble::start_with(&sites, &pki, [port, plain], &[], &second);
         let acme = format!(
-            "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\nprofile = 'long'",
+            "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\n{key}",
             pebble.directory,
             pki.certificate_file()
         );
@@ -286,7 +287,7 @@ fn an_account_that_a_reload_adds_needs_a_state_that_the_server_can_write() {
     let config = || sites.config().site("root", &[&pki], "default = true").table(&confined(&sites, &pki));
     let server = config().serve_from_user_space();
     let account = "[[tls.acme_accounts]]\nname = 'one'\nagree_to_terms = true\nstate = 'none'\n";
-    config().site("root", &[], "names = ['a.test']\nacme = 'one'").table(account).write();
+    config().site("root", &[], "names = ['a.example']\nacme = 'one'").table(account).write();
     server.signal(Signal::HUP);
     wait_for_message(&server, "cannot be created: Permission denied");
     wait_for_message(&server, "the configuration was not reloaded");
@@ -321,7 +322,7 @@ fn accounts_that_cannot_be_told_apart_are_refused() {
         ),
         ("1", "", "expected true, false, or the name of an account"),
     ] {
-        let config = sites.config().site("root", &[], &format!("names = ['a.test']\nacme = {acme}"));
+        let config = sites.config().site("root", &[], &format!("names = ['a.example']\nacme = {acme}"));
         let problems = config.table(&format!("{tables}\n")).problems();
         assert!(problems.contains(words), "{acme} {tables}: {problems}");
     }

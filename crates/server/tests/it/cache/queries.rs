@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sealion_testkit::http::{self, Response};
 
 use super::{Cached, answer, status};
-use crate::support::Site;
 use crate::support::upstream::Upstream;
+use crate::support::{Site, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\nETag: \"one\"\r\nAccept-Query: \"application/json\"\r\n";
 const ON: &str = "query_content = '1KiB'";
@@ -175,6 +175,21 @@ fn a_content_without_room_is_forwarded_and_its_response_is_not_stored() {
             assert_eq!(status(&got), expected, "{target}");
         }
     }
+}
+
+/// Each byte comes within `request_timeout`, and the server's `answer_timeout` is a minute.
+#[test]
+fn a_content_that_drips_is_answered_408_before_a_server_is_asked() {
+    let limits = "[limits]\nrequest_timeout = '1s'\nmin_receive_rate = 1000\nmin_send_rate_window = '1s'\n";
+    let cached = Cached::with(counting(FRESH), limits, ON);
+    let mut client = cached.site.connect(cached.server());
+    client.send(http::head("QUERY", "/a", &[JSON, ("Content-Length", "1000")]).as_bytes()).expect("it leaves");
+    wait_until("it is refused", || {
+        let _ = client.send(b"x");
+        cached.server().lines().iter().any(|line| line.text.contains("status=408"))
+    });
+    assert_eq!(http::read_response(&mut client, "QUERY").expect("a response").status, 408);
+    assert_eq!(cached.fetches(), 0);
 }
 
 #[test]

@@ -9,12 +9,15 @@ use sealion_testkit::server::Server;
 use sealion_testkit::{Connector, Suite, http, pattern};
 
 use super::client::{Http3, Options, config, request};
+use super::stop::slow;
 use crate::support::config::Config;
 use crate::support::http2_upstream::{connect, run};
 use crate::support::port::free_port;
 use crate::support::sites::Sites;
 use crate::support::upstream::{Upstream, ok};
-use crate::support::{PROGRAM, Site, access_line, access_lines, exchange, wait_for_message};
+use crate::support::{
+    PROGRAM, Site, access_line, access_lines, exchange, wait_for_cache, wait_for_message, wait_until,
+};
 
 #[test]
 fn files_of_any_length_come_whole() {
@@ -95,6 +98,75 @@ fn what_is_forwarded_comes_and_goes_whole() {
     assert!(access_lines(&server, 4).iter().all(|line| line.find("upstream").is_some() && line.way().1 == "quic"));
 }
 
+/// Decodes by other libraries than the server's, to the end of the coding.
+#[track_caller]
+fn decode(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::new();
+    let decoder: &mut dyn Read = match coding {
+        "gzip" => &mut flate2::read::GzDecoder::new(bytes),
+        "br" => &mut brotli::Decompressor::new(bytes, 4096),
+        _ => &mut zstd::Decoder::new(bytes).expect("a decoder"),
+    };
+    decoder.read_to_end(&mut decoded).expect("complete content");
+    decoded
+}
+
+const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];
+
+/// The second client takes little before it reads. Each request finds the response being fetched, stored, or in its stored form.
+#[test]
+fn stored_and_coded_contents_of_any_length_come_whole_to_slow_clients_too() {
+    let text = |length: usize| -> Vec<u8> {
+        let lines = (0..).flat_map(|n: u64| format!("{n} is followed by {}\n", n * 7919 % 100_003).into_bytes());
+        lines.take(length).collect()
+    };
+    let upstream = Upstream::answering(move |request| {
+        let length = request.line().rsplit('/').next().and_then(|digits| digits.parse().ok()).expect("a length");
+        let fields = "Content-Type: text/plain\r\nCache-Control: max-age=600\r\nETag: \"v1\"\r\n";
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n");
+        [head.as_bytes(), &text(length)].concat()
+    });
+    let site = Site::new();
+    let directory = site.outside().join("cache");
+    std::fs::create_dir(&directory).expect("a directory");
+    let keys = format!("compress = true\nproxy = {{ to = '{}', cache = {{}} }}", upstream.url());
+    let cache = format!("[cache]\ndirectories = ['{}']\n", directory.display());
+    let server = config(&site, &keys).table(&cache).serve_from_user_space();
+    wait_for_cache(&server, &directory);
+    let fast = Http3::connect(&site, &server);
+    let slow = Http3::connect_with(&site, server.address(), slow());
+    for mut client in [slow, fast] {
+        for length in [0, 1, 1000, 1_000_000] {
+            let (target, content) = (format!("/{length}"), text(length));
+            let whole = client.get(&target, &[]);
+            assert_eq!((&whole.error, whole.field("content-length")), (&None, &*length.to_string()));
+            assert!(whole.body == content, "{length}");
+            for coding in CODINGS {
+                let accept = [("accept-encoding", coding)];
+                wait_until("it comes from its stored form", || {
+                    let answer = client.get(&target, &accept);
+                    let is_coded = answer.fields.contains_key("content-encoding");
+                    assert_eq!((&answer.error, is_coded), (&None, length >= 1024), "{length} {coding}");
+                    let has_length = answer.fields.contains_key("content-length");
+                    let body = if is_coded { decode(coding, &answer.body) } else { answer.body };
+                    assert!(body == content, "{length} {coding}");
+                    has_length
+                });
+                let head = client.ask("HEAD", &target, &accept, None);
+                assert_eq!((head.status.as_u16(), head.body.len(), head.error), (200, 0, None), "{length} {coding}");
+                assert_eq!(head.fields.contains_key("content-encoding"), length >= 1024, "{length} {coding}");
+            }
+            if length >= 1000 {
+                let part = client.get(&target, &[("range", "bytes=7-699"), ("accept-encoding", "gzip")]);
+                assert_eq!((part.status.as_u16(), part.fields.get("content-encoding")), (206, None));
+                assert!(part.body == content[7..700], "{length}");
+            }
+        }
+        client.close();
+    }
+    assert_eq!(upstream.requests().len(), 4, "one for each response");
+}
+
 #[test]
 fn what_an_application_answers_is_compressed_and_is_cut_with_its_origin() {
     let text = "words that come again ".repeat(50_000);
@@ -114,18 +186,11 @@ fn what_an_application_answers_is_compressed_and_is_cut_with_its_origin() {
     let server =
         config(&site, &format!("compress = true\nproxy = {{ to = '{}' }}", upstream.url())).serve_from_user_space();
     let mut client = Http3::connect(&site, &server);
-    for coding in ["gzip", "br", "zstd"] {
+    for coding in CODINGS {
         let answer = client.get("/", &[("accept-encoding", coding)]);
         assert_eq!((answer.field("content-encoding"), answer.field("vary")), (coding, "Accept-Encoding"));
         assert_eq!((answer.fields.get("content-length"), answer.error), (None, None));
-        let mut decoded = Vec::new();
-        let decoder: &mut dyn Read = match coding {
-            "gzip" => &mut flate2::read::GzDecoder::new(&*answer.body),
-            "br" => &mut brotli::Decompressor::new(&*answer.body, 4096),
-            _ => &mut zstd::Decoder::new(&*answer.body).expect("a decoder"),
-        };
-        decoder.read_to_end(&mut decoded).expect("complete content");
-        assert!(decoded == text.as_bytes(), "{coding}");
+        assert!(decode(coding, &answer.body) == text.as_bytes(), "{coding}");
         let cut = client.send(super::client::request("GET", "/cut", &[("accept-encoding", coding)]), None);
         assert!(!client.is_complete(cut), "{coding}");
     }

@@ -8,7 +8,7 @@ use super::raw::{GOAWAY, H3_NO_ERROR, Raw, SETTINGS, varint};
 use crate::support::{LARGE, Site, Successor, access_line, access_lines, messages, wait_for_message, wait_until};
 
 /// A client that takes little before it reads.
-fn slow() -> quinn::TransportConfig {
+pub(super) fn slow() -> quinn::TransportConfig {
     let mut transport = quinn::TransportConfig::default();
     transport.stream_receive_window(16_384u32.into());
     transport

@@ -121,6 +121,36 @@ fn a_shadow_that_hangs_holds_no_client_up_and_its_places_are_bounded() {
     go_on.send(()).expect("the shadow goes on");
 }
 
+/// A text with placeholders makes a rule for each target. Their copies count together.
+#[test]
+fn all_targets_of_a_rule_share_the_places_of_its_copies() {
+    let site = Site::new();
+    let (go_on, told) = channel::<()>();
+    let told = Mutex::new(told);
+    let servers = ["a", "b"].map(|name| Upstream::answering(move |_| ok(name.as_bytes())));
+    let shadow = Upstream::answering(move |_| {
+        let _ = told.lock().expect("no panic").recv();
+        ok(b"late")
+    });
+    let rule = "proxy = { to = '{header.x-pool}', mirror = { to = 'next', max_requests = 1 } }";
+    let table = |name: &str, url: &str| format!("[[upstream]]\nname = '{name}'\nservers = [{{ url = '{url}' }}]\n");
+    let tables = [
+        table("a", &servers[0].url()),
+        table("b", &servers[1].url()),
+        table("next", &shadow.url()),
+        "[metrics]\nlisten = '127.0.0.1:0'\n".to_owned(),
+    ];
+    let watched = Watched::of(site.config(rule).table(&tables.concat()).serve_from_user_space());
+    let mut client = site.connect(&watched.server);
+    for (pool, busy) in [("a", 0.0), ("b", 1.0), ("a", 2.0)] {
+        let response = http::request(&mut client, "GET", "/", &[("X-Pool", pool)]).expect("a response");
+        assert_eq!((response.status, &response.body[..]), (200, pool.as_bytes()));
+        wait_until("the shadow has the first", || shadow.requests().len() == 1);
+        wait_until("the others are counted", || count(&watched, "busy") == busy);
+    }
+    drop(go_on);
+}
+
 #[test]
 fn no_client_learns_of_a_shadow_that_is_dead_or_breaks_off() {
     let site = Site::new();

@@ -70,6 +70,8 @@ fn a_server_drains_by_order_and_no_session_is_lost() {
     });
     let of_a = sessions.iter().find(|(body, _)| body == b"a").expect("a session").1.clone();
     let is_drained = |client: &mut Client| (0..12).all(|_| get(client, "").body != b"a");
+    let (done, text) = order(server, &["drain", "app", "other"]);
+    assert!(!done && text.contains(&format!("it has one ({}), {}", servers[0].url(), servers[1].url())), "{text}");
     let (done, text) = order(server, &["drain", "app", "one"]);
     assert!(done && text.contains("no new clients"), "{text}");
     assert!(is_drained(&mut client));
@@ -126,6 +128,34 @@ fn a_client_stays_with_the_server_that_its_cookie_names() {
     assert_eq!(seen, [b"a", b"b", b"c"], "new clients go to the servers in turn");
     // A client whose cookie names no server is a new one.
     assert!(get(&mut client, "sealion_app=none").field("set-cookie").is_some());
+}
+
+/// Each upstream has a cookie of its own.
+#[test]
+fn a_client_stays_with_a_server_of_each_upstream_that_a_placeholder_chooses() {
+    let site = Site::new();
+    let servers = ["a1", "a2", "b1", "b2"].map(|name| Upstream::answering(move |_| ok(name.as_bytes())));
+    let table = |name: &str, of: &[Upstream]| {
+        let urls: Vec<_> = of.iter().map(|server| format!("{{ url = '{}' }}", server.url())).collect();
+        format!("[[upstream]]\nname = '{name}'\nservers = [{}]\nsticky = true\n", urls.join(", "))
+    };
+    let tables = table("a", &servers[..2]) + &table("b", &servers[2..]);
+    let server = site.config("proxy = { to = '{header.x-pool}' }").table(&tables).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let mut ask = |pool: &str, cookies: &str| {
+        let fields = [("X-Pool", pool), ("Cookie", cookies)];
+        http::request(&mut client, "GET", "/", &fields).expect("a response")
+    };
+    let first = ["a", "b"].map(|pool| ask(pool, "x=1"));
+    let cookies = format!("{}; {}", cookie(&first[0]), cookie(&first[1]));
+    assert!(cookies.starts_with("sealion_a=") && cookies.contains("; sealion_b="), "{cookies}");
+    for _ in 0..6 {
+        for (pool, first) in ["a", "b"].iter().zip(&first) {
+            let again = ask(pool, &cookies);
+            assert_eq!((again.status, &again.body), (200, &first.body));
+            assert_eq!(again.field("set-cookie"), None);
+        }
+    }
 }
 
 #[test]
