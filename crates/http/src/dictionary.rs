@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::accept_encoding::weighted;
 use crate::field_section::FieldSection;
 use crate::request::FieldLines;
@@ -10,11 +12,13 @@ use crate::request::FieldLines;
 pub type DictionaryHash = [u8; 32];
 
 /// A coding that needs a dictionary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DictionaryCoding {
     /// Dictionary-Compressed Brotli (RFC 9842 §4).
+    #[serde(rename = "dcb")]
     Brotli,
     /// Dictionary-Compressed Zstandard (RFC 9842 §5).
+    #[serde(rename = "dcz")]
     Zstd,
 }
 

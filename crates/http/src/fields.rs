@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::coding::Coding;
+use crate::coding::ContentEncoding;
 use crate::content_type::ContentType;
 use crate::date::HttpTime;
 use crate::decimal::write_decimal;
@@ -15,7 +15,7 @@ pub struct Fields {
     /// The value of Content-Type.
     pub content_type: Option<ContentType>,
     /// The coding in Content-Encoding.
-    pub content_encoding: Option<Coding>,
+    pub content_encoding: Option<ContentEncoding>,
     /// Whether to send `Vary: Accept-Encoding`.
     pub varies: bool,
     /// The value of Last-Modified.

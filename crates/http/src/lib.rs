@@ -30,7 +30,7 @@ pub mod range;
 pub mod request;
 pub mod status;
 
-pub use coding::{Coding, Codings};
+pub use coding::{Coding, Codings, ContentEncoding};
 pub use content_type::ContentType;
 pub use date::HttpTime;
 pub use decimal::write_decimal;

@@ -21,8 +21,21 @@ pub struct Refused<'a> {
 const CHOSEN_BY: [&str; 4] = ["path", "name", "match", "internal"];
 
 /// Settings of a site without which its responses differ, and nothing is opened.
-const LEFT_OUT: [&str; 9] =
-    ["headers", "cors", "hsts", "cache_control", "compress", "media_types", "index", "log", "error_pages"];
+const LEFT_OUT: [&str; 10] = [
+    "headers",
+    "cors",
+    "hsts",
+    "cache_control",
+    "forwarded_cache_control",
+    "compress",
+    "media_types",
+    "index",
+    "log",
+    "error_pages",
+];
+
+/// The same of a route, which has the site's instead.
+const LEFT_OUT_OF_ROUTE: [&str; 5] = ["hsts", "cache_control", "forwarded_cache_control", "compress", "media_types"];
 
 impl Conversion {
     /// Closes the route that an error is about, or leaves out the setting of its site. `false`: the error stays, as it is about neither, or about a file that
@@ -44,7 +57,7 @@ impl Conversion {
             line: line.parse().unwrap_or_default(),
         });
         let loss = match () {
-            () if is_site && LEFT_OUT.contains(&key) => {
+            () if is_site && LEFT_OUT.contains(&key) || !is_site && LEFT_OUT_OF_ROUTE.contains(&key) => {
                 table.remove(key);
                 Loss::Part
             }

@@ -152,7 +152,7 @@ mod tests {
     fn every_field() {
         let mut fields = Fields {
             content_type: Some(ContentType::Text("text/html")),
-            content_encoding: Some(Coding::Zstd),
+            content_encoding: Some(Coding::Zstd.into()),
             varies: true,
             last_modified: DATE.parse().ok(),
             etag: Some(EntityTag::from_fingerprint([0xab; 8])),

@@ -5,6 +5,7 @@ use toml::Value;
 use super::condition::Condition;
 use super::context::Context;
 use super::guards;
+use super::level::Level;
 use super::path::Path;
 use super::proxy::{self, NotPassed, Place, without_query};
 use super::variables::Variables;
@@ -100,6 +101,10 @@ pub(super) fn returns(
         (444, _) => table.set("respond", "close"),
         (403, None) => table.set("deny", true),
         (301 | 302 | 303 | 307 | 308, Some(to)) => redirect(context, table, place.variables, to, status)?,
+        // nginx has no page for it.
+        (402..=599, None) if WITHOUT_PAGE.contains(&status) && !has_error_page(place.level, status) => {
+            table.set("respond", inline_table([("status", i64::from(status).into()), ("text", "".into())]));
+        }
         (200..=599, None) => table.set("respond", i64::from(status)),
         (200..=599, Some(text)) => {
             let text = place.variables.template(context, text)?;
@@ -129,6 +134,14 @@ pub(super) fn returns(
     Ok(())
 }
 
+/// Statuses that nginx answers without a content, unless `return` has one.
+const WITHOUT_PAGE: [u16; 10] = [407, 417, 418, 422, 423, 424, 425, 426, 428, 451];
+
+fn has_error_page(level: &Level<'_>, status: u16) -> bool {
+    let status = status.to_string();
+    level.all("error_page").iter().any(|page| page.arguments.contains(&status))
+}
+
 /// Writes a redirect, whose query the target decides.
 pub(super) fn redirect(
     context: &mut Context,
@@ -140,6 +153,7 @@ pub(super) fn redirect(
     let is_kept = ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string"]
         .into_iter()
         .find(|end| to.ends_with(end));
+    let is_kept = is_kept.filter(|_| variables.changed_query().is_none());
     let without = is_kept.map_or(to, |end| to.strip_suffix(end).unwrap_or(to));
     let target = variables.template(context, without)?.replace("{{", "%7B").replace("}}", "%7D");
     let begins =
@@ -214,7 +228,11 @@ fn try_files(
     }
     let tries_files = tried.iter().any(|tried| tried == "$uri");
     if tries_files && !tries_directory {
-        directories(table, &end);
+        let others = paths.iter().filter(|path| path.as_str() != Some("{path}")).cloned().collect();
+        directories(table, others, &end);
+    }
+    if tries_directory {
+        index_of_directory(context, table, place);
     }
     paths.push(end.into());
     table.set("try", paths);
@@ -317,12 +335,28 @@ pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<
     }
 }
 
-/// Adds a route for paths that end with a slash: `$uri` without `$uri/` finds no file there, so they go to the last resort.
-fn directories(table: &mut Table, end: &str) {
+/// Adds a route for paths that end with a slash: `$uri` without `$uri/` finds no file there, so that the other paths are tried.
+fn directories(table: &mut Table, mut others: Vec<Value>, end: &str) {
     let mut inner = Table::default();
     inner.set("path", "~ /$");
-    last_resort(&mut inner, end);
+    match others.is_empty() {
+        true => last_resort(&mut inner, end),
+        false => {
+            others.push(end.into());
+            inner.set("try", others);
+        }
+    }
     table.push("route", inner);
+}
+
+/// Adds a route for directories without an index that `$uri/` finds, where the last index is a path.
+fn index_of_directory(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
+    let mut own = Table::default();
+    last_index(context, &mut own, place);
+    for mut inner in own.into_list("route") {
+        inner.set("match", Condition::exists("directory", "{path}").into_table());
+        table.push("route", inner);
+    }
 }
 
 /// `alias`

@@ -176,7 +176,10 @@ fn matches(
         let condition = of_cases(cases, |value| built.is_match(value))?;
         return Ok(Asked::holds(if is_not { condition.not() } else { condition }));
     }
-    let template = template(context, variables, variable)?;
+    let template = match variables.is_file_name(name, &own) {
+        true => "{path}".to_owned(),
+        false => template(context, variables, variable)?,
+    };
     if !template.contains('{') {
         let built = regex::Regex::new(&own).map_err(|error| error.to_string())?;
         return Ok(Asked::holds(constant(built.is_match(&template) != is_not)));

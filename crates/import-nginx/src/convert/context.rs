@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use toml::Value;
 
+use super::guards::AskedLocations;
 use super::limits::Zones;
 use super::path::Path;
 use super::proxy::{CacheZones, Upstreams};
@@ -57,6 +58,8 @@ pub(super) struct Context {
     pub(super) roots: Vec<(Path, Option<String>)>,
     /// The named routes that redirect to a page to sign in.
     pub(super) sign_ins: Vec<String>,
+    /// The locations of the current server that `auth_request` asks.
+    pub(super) asked: AskedLocations,
     /// The named locations of the current server.
     pub(super) named: HashSet<String>,
     /// The routes that stand for a named location where contents may have another size: its name, the size, and theirs.
@@ -89,6 +92,7 @@ impl Context {
             paths: Vec::new(),
             roots: Vec::new(),
             sign_ins: Vec::new(),
+            asked: AskedLocations::default(),
             named: HashSet::new(),
             sized: Vec::new(),
             further: Vec::new(),

@@ -1,5 +1,7 @@
 //! Access restrictions of a site or a route. None is lost silently: the route of a restriction without counterpart is closed.
 
+use std::collections::HashSet;
+
 use ipnet::IpNet;
 use toml::Value;
 
@@ -56,6 +58,43 @@ pub(super) fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a D
         visit(directive);
         walk(directive.children(), visit);
     }
+}
+
+/// Whether a block returns before nginx asks a guard: its rewrite phase comes first.
+pub(super) fn returns_first(level: &Level<'_>) -> bool {
+    let own = level.own();
+    let mut may_break = false;
+    walk_all(own, &mut |inner| may_break |= inner.name == "break");
+    // Locations within inherit the guards, and may not return.
+    own.iter().any(|inner| inner.name == "return")
+        && !may_break
+        && !level.sets(&["location"])
+        && !own.iter().any(|inner| is_lost(inner))
+}
+
+fn walk_all<'a>(directives: &[&'a Directive], visit: &mut impl FnMut(&'a Directive)) {
+    for directive in directives {
+        visit(directive);
+        walk(directive.children(), visit);
+    }
+}
+
+/// Takes the guards around a block away, which it has not.
+pub(super) fn take_away(table: &mut Table, level: &Level<'_>) -> bool {
+    let around = level.around();
+    let is_set = |names: &[&str]| !around.any_of(names).is_empty();
+    if is_set(&["allow", "deny"]) {
+        table.set("access", toml::Table::new());
+    }
+    for (name, key) in [("auth_basic", "basic_auth"), ("auth_request", "forward_auth")] {
+        if is_set(&[name]) {
+            table.set(key, false);
+        }
+    }
+    if is_set(&["limit_req"]) {
+        table.set("limits", toml::Table::new());
+    }
+    true
 }
 
 /// Writes the restrictions that the innermost block of a level sets. `false`: the route is closed, and has no action beside.
@@ -263,14 +302,41 @@ fn cookies(level: &Level<'_>, locations: &[&Directive]) -> Option<&'static str> 
     fields.any(|field| is_cookie_of_answer(field, &sets)).then_some("refused")
 }
 
-/// Whether `auth_request` asks a location, to which clients have no other use.
-pub(super) fn is_asked(location: &Directive, locations: &[&Directive]) -> bool {
-    let Some(path) = location.arguments.last() else { return false };
-    let mut is_asked = false;
-    for other in locations {
-        walk(other.children(), &mut |inner| is_asked |= inner.name == "auth_request" && inner.first() == path);
+/// The locations of a server that `auth_request` asks, by their paths.
+#[derive(Debug, Default)]
+pub(super) struct AskedLocations {
+    all: HashSet<String>,
+    /// Paths that other directives name too.
+    named: HashSet<String>,
+}
+
+impl AskedLocations {
+    pub(super) fn new(server: &Directive) -> Self {
+        let mut found = AskedLocations::default();
+        walk(server.children(), &mut |inner| match inner.name.as_str() {
+            "auth_request" => drop(found.all.insert(path_of(inner.first()))),
+            "location" => {}
+            _ => found.named.extend(inner.arguments.iter().map(|argument| path_of(argument))),
+        });
+        found
     }
-    is_asked
+
+    pub(super) fn has(&self, location: &Directive) -> bool {
+        location.arguments.last().is_some_and(|path| self.all.contains(path))
+    }
+
+    /// Whether no request but the one for consent reaches a location.
+    pub(super) fn are_alone_with(&self, location: &Directive) -> bool {
+        let is_internal = location.children().iter().any(|inner| inner.name == "internal");
+        is_internal
+            && !location.first().starts_with('~')
+            && self.has(location)
+            && location.arguments.last().is_none_or(|path| !self.named.contains(path))
+    }
+}
+
+fn path_of(text: &str) -> String {
+    text.split('?').next().unwrap_or(text).to_owned()
 }
 
 /// The location that is asked, and its server.

@@ -61,6 +61,13 @@ impl Path {
         Ok(Path::Expression { text, ignores_case })
     }
 
+    /// The paths of a rewrite whose `$` stands before more items: only paths with a newline at their end, which no rewrite is written for, are missed.
+    pub(super) fn of_rewrite(text: &str) -> Option<Self> {
+        let items = pcre::items(text)?;
+        let text: String = items.into_iter().map(|item| item.text).collect();
+        values::is_regex(&text).then_some(Path::Expression { text, ignores_case: false })
+    }
+
     /// The value of the key `path`.
     pub(super) fn key(&self) -> Option<String> {
         match self {

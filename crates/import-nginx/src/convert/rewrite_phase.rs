@@ -17,7 +17,11 @@ use crate::toml_text::{Table, inline_table};
 pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variables: &mut Variables) {
     let own: Vec<&Directive> = block.level.own().to_vec();
     let has_rewrites = own.iter().any(|inner| inner.name == "rewrite");
+    let has_break =
+        own.iter().any(|inner| inner.name == "rewrite" && inner.arguments.last().is_some_and(|flag| flag == "break"));
     let mut behind: Option<String> = None;
+    // Where rewrites without a flag lead: nginx goes on with the rewrites behind them.
+    let mut led: Vec<String> = Vec::new();
     // The condition of all that stands behind `if (…) { break; }`.
     let mut unless = Condition::Always;
     // nginx goes on with the rewrites behind an `if` that only sets variables, and the last of several applies.
@@ -29,13 +33,24 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                 context.report_with(inner, "it applies behind break too: write a route with match");
             }
             "return" | "break" => break,
+            // The address as the client wrote it, which the next rewrite takes apart.
+            "rewrite" if inner.arguments == ["^", "$request_uri"] && has_break => {
+                context.note(inner, "the server gets encoded slashes of the path decoded");
+            }
             "rewrite" => {
                 let condition = Some(unless.clone()).filter(|unless| *unless != Condition::Always);
                 let rewrite = Rewrite { condition, has_pass: block.passes(), is_only: block.level.own().len() == 1 };
+                if led.iter().any(|to| may_have(inner.first(), to)) {
+                    let remedy = "an earlier rewrite without a flag leads to its paths, and is not followed by it: write one rewrite for both";
+                    context.report_with(inner, remedy);
+                }
+                if let [_, to] = inner.arguments.as_slice() {
+                    led.push(to.split('$').next().unwrap_or_default().to_owned());
+                }
                 of_rewrite(context, table, block, variables, (inner, rewrite, &mut behind));
             }
             "if" if asked::is_of_script(inner, &block.level) => {}
-            "if" => match asked::read(context, inner, variables, &block.level.all("valid_referers")) {
+            "if" => match read(context, inner, variables, block) {
                 Ok(asked) if matches!(inner.children(), [only] if only.name == "break") => {
                     unless = unless.and(asked.whole().not());
                 }
@@ -53,6 +68,23 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
         }
     }
     last.into_iter().rev().for_each(|route| table.push("route", route));
+}
+
+/// Reads the condition of an `if` in a block.
+fn read(
+    context: &mut Context,
+    directive: &Directive,
+    variables: &Variables,
+    block: &Block<'_, '_>,
+) -> Result<Asked, String> {
+    let referers = block.level.all("valid_referers");
+    if block.level.all("alias").is_empty() {
+        return asked::read(context, directive, variables, &referers);
+    }
+    // The names of its files are no paths beneath a root.
+    let mut own = variables.clone();
+    own.root = None;
+    asked::read(context, directive, &own, &referers)
 }
 
 /// The variables behind the `set` of a block and of its conditions.
@@ -99,6 +131,16 @@ fn lost_if(context: &mut Context, block: &Directive, why: &str) {
     }
 }
 
+/// Whether an expression may match a path that begins so.
+fn may_have(expression: &str, start: &str) -> bool {
+    let Some(own) = expression.strip_prefix('^') else { return true };
+    let end = own.find(|c: char| "\\.[]()*+?{}|$^".contains(c)).unwrap_or(own.len());
+    // A quantifier is about the character before it.
+    let end = if own[end..].starts_with(['*', '?', '{']) { end.saturating_sub(1) } else { end };
+    let own = own.get(..end).unwrap_or_default();
+    own.starts_with(start) || start.starts_with(own)
+}
+
 /// The path of a rewrite. Its query goes before the query of the request.
 fn target(context: &mut Context, variables: &Variables, to: &str) -> Result<String, String> {
     let own = action::target(context, variables, to).map_err(NotPassed::into_reason)?;
@@ -132,16 +174,17 @@ fn of_rewrite(
     };
     let mut route = Table::default();
     route.comment(&directive.place);
-    let (own, path) = match Path::of_expression(expression, false) {
-        Ok(path) => (expression.as_str(), path),
-        Err(why) => {
-            context.report_closed(directive, format!("{why}: its paths answer 501"));
-            let wider = values::regex_of_pcre(&pcre::without_look_around(expression), false);
-            route.set("path", wider.map_or("~ ^/".to_owned(), |own| format!("~ {own}")));
-            route.set("respond", 501);
-            return table.push("route", route);
-        }
-    };
+    let (own, path) =
+        match Path::of_expression(expression, false).or_else(|why| Path::of_rewrite(expression).ok_or(why)) {
+            Ok(path) => (expression.as_str(), path),
+            Err(why) => {
+                context.report_closed(directive, format!("{why}: its paths answer 501"));
+                let wider = values::regex_of_pcre(&pcre::without_look_around(expression), false);
+                route.set("path", wider.map_or("~ ^/".to_owned(), |own| format!("~ {own}")));
+                route.set("respond", 501);
+                return table.push("route", route);
+            }
+        };
     let matches_all = matches!(own, "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
     let finds_all = matches!(own, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^/(.*)" | "^/(.*)$");
     let is_everything = matches_all || finds_all && !to.contains("$1");
@@ -149,6 +192,10 @@ fn of_rewrite(
     let (groups, names) = path.groups();
     inner.groups = groups;
     inner.named.extend(names);
+    if matches!(own, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^(/.*)$" | "^(/.*)") {
+        // The whole path, which may stand behind a host.
+        inner.groups = vec!["{path}".to_owned()];
+    }
     let in_place =
         is_everything && rewrite.is_only && rewrite.condition.is_none() && !matches!(block.path, Path::Inherited)
             || matches!(block.path, Path::Named(_)) && is_everything;
@@ -160,10 +207,11 @@ fn of_rewrite(
     }
     let written = if matches!(flag, "redirect" | "permanent") || to.starts_with("http") || to.starts_with("$scheme") {
         let status = if flag == "permanent" { 301 } else { 302 };
-        let with_query = if to.ends_with('?') || to.contains("$request_uri") {
-            to.trim_end_matches('?').to_owned()
-        } else {
-            format!("{to}$is_args$args")
+        let with_query = match inner.changed_query() {
+            _ if to.ends_with('?') || to.contains("$request_uri") => to.trim_end_matches('?').to_owned(),
+            Some("") => to.clone(),
+            Some(_) => format!("{to}?$args"),
+            None => format!("{to}$is_args$args"),
         };
         action::redirect(context, &mut route, &inner, &with_query, status).map_err(|why| format!("{why:?}"))
     } else {

@@ -106,6 +106,12 @@ pub(super) fn of_location<'d>(
     if location.children().iter().any(|inner| inner.name == "internal") {
         table.set("internal", true);
     }
+    if context.asked.are_alone_with(location) {
+        // `forward_auth` asks its server itself.
+        table.set("respond", 404);
+        table.remove("internal");
+        return table;
+    }
     let block = Block { server, level: around.within(location), path, directive: location, acts_around };
     fill(context, &mut table, &block, variables);
     table
@@ -223,7 +229,10 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
         variables.root = settings::directory(context, root, &settled).ok();
         settled.root = variables.root.clone();
     }
-    let is_open = guards::write(context, table, &block.level, &block.server.locations);
+    let is_open = match guards::returns_first(&block.level) {
+        true => guards::take_away(table, &block.level),
+        false => guards::write(context, table, &block.level, &block.server.locations),
+    };
     settings::write(context, table, &block.level, &settled);
     let inner: Vec<&'d Directive> =
         block.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
@@ -349,9 +358,9 @@ fn limit_except(context: &mut Context, table: &mut Table, block: &Block<'_, '_>)
 }
 
 /// Whether the server of a location is asked without the content of requests, whatever the location says.
-fn is_asked_without_content(block: &Block<'_, '_>) -> bool {
+fn is_asked_without_content(context: &Context, block: &Block<'_, '_>) -> bool {
     let locations = &block.server.locations;
-    guards::is_asked(block.directive, locations) || proxy::is_mirror(block.directive, locations)
+    context.asked.has(block.directive) || proxy::is_mirror(block.directive, locations)
 }
 
 /// Reports the directives of a block that nothing has converted.
@@ -371,7 +380,7 @@ fn report_others(context: &mut Context, block: &Block<'_, '_>) {
             name if super::level::inherits(name) || real_ip::is_real_ip_directive(name) => {}
             _ if guards::passes_to_program(inner) || guards::is_guard(inner) || proxy::is_off(inner) => {}
             // The server is asked without content.
-            "proxy_pass_request_body" if is_asked_without_content(block) => {}
+            "proxy_pass_request_body" if is_asked_without_content(context, block) => {}
             "mirror" | "mirror_request_body" => {}
             _ => context.report(inner),
         }

@@ -163,6 +163,16 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
             }
         }
     }
+    if level.around().last("types").is_some() && level.sets(&["types"]) {
+        // They replace all types around them.
+        differing.insert("*.*".to_owned(), default(level).into());
+        for entry in level.all("types").into_iter().flat_map(Directive::children) {
+            entry
+                .arguments
+                .iter()
+                .for_each(|extension| drop(differing.insert(extension.clone(), entry.name.as_str().into())));
+        }
+    }
     if !differing.is_empty() {
         table.set("media_types", differing);
     }

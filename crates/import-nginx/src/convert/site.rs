@@ -156,6 +156,7 @@ fn write<'d>(
     context.roots = roots.collect();
     context.sized.clear();
     context.sign_ins = guards::sign_ins(server);
+    context.asked = guards::AskedLocations::new(server);
     // A server that returns has no locations.
     let returns = server.children().iter().any(|inner| inner.name == "return");
     let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
@@ -169,7 +170,11 @@ fn write<'d>(
             own.set("root", root.as_str());
         }
     }
-    guards::write(context, &mut own, &merged, &all.locations);
+    let mut may_break = false;
+    guards::walk(server.children(), &mut |inner| may_break |= inner.name == "break");
+    if !returns || may_break {
+        guards::write(context, &mut own, &merged, &all.locations);
+    }
     settings::write(context, &mut own, &merged, &settled);
     if proxy::passes(server) {
         own.set("accel", true);

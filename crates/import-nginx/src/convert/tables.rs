@@ -54,6 +54,7 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
         // Texts of nginx have no case.
         table.set("ignore_case", true);
     }
+    let has_hosts = block.children().iter().any(|entry| entry.name == "hostnames");
     for entry in block.children() {
         let value = entry.arguments.first();
         match (entry.name.as_str(), value) {
@@ -69,7 +70,10 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
                 match key {
                     "default" if value.is_empty() => {}
                     "default" => table.set("default", value),
-                    _ => entries.set(&key_of(key)?, value),
+                    _ => match key.strip_prefix('.').filter(|_| has_hosts) {
+                        Some(domain) => entries.set(&format!(r"~* ^(?:.+\.)?{}$", values::literally(domain)), value),
+                        None => own_keys(&table, key)?.into_iter().for_each(|key| entries.set(&key, value.clone())),
+                    },
                 }
             }
         }
@@ -77,6 +81,25 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
     *table.table("entries") = entries;
     context.root.push("map", table);
     Some(format!("{{map.{name}}}"))
+}
+
+/// The keys of an entry. A media type has several names, and the server sends the registered one.
+fn own_keys(table: &Table, key: &str) -> Option<Vec<String>> {
+    const NAMES: [(&str, &str); 3] = [
+        ("application/javascript", "text/javascript"),
+        ("application/x-javascript", "text/javascript"),
+        ("text/xml", "application/xml"),
+    ];
+    let is_of_type = table.get("from").and_then(Value::as_str) == Some("{type}");
+    let mut keys = vec![key_of(key)?];
+    for (name, registered) in NAMES.into_iter().filter(|_| is_of_type) {
+        if key == name {
+            keys.push(registered.to_owned());
+        } else if key.starts_with('~') && key.contains(name) {
+            keys.push(key_of(&key.replace(name, registered))?);
+        }
+    }
+    Some(keys)
 }
 
 /// The key of an entry: a text, an expression, or a host with a wildcard.
@@ -121,10 +144,17 @@ fn geo(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
     };
     let mut entries = Table::default();
     for entry in block.children() {
+        if entry.name == "ranges" && entry.arguments.is_empty() {
+            continue;
+        }
         let value = context.variables.clone().template(context, entry.arguments.first()?).ok()?;
         match entry.name.as_str() {
             "default" if value.is_empty() => {}
             "default" => table.set("default", value),
+            own if own.contains('-') => {
+                let networks = values::networks_of_range(own)?;
+                networks.for_each(|network| entries.set(&format!("in {}", values::short(network)), value.clone()));
+            }
             own => entries.set(&format!("in {}", values::short(values::network(own)?)), value),
         }
     }
@@ -273,6 +303,14 @@ pub(super) fn values(context: &Context, text: &str) -> Option<Vec<String>> {
     let name = ["{map.", "{split."].iter().find_map(|start| text.strip_prefix(start)?.strip_suffix('}'))?;
     let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
     let entries = block.children().iter().filter(|entry| !matches!(entry.name.as_str(), "volatile" | "hostnames"));
-    let values: Vec<String> = entries.map(|entry| entry.first().to_owned()).collect();
-    (!values.iter().any(|value| value.contains('$'))).then_some(values)
+    let mut all = Vec::new();
+    for value in entries.map(Directive::first) {
+        match value.strip_prefix('$') {
+            None if value.contains('$') => return None,
+            None => all.push(value.to_owned()),
+            // The value of another table.
+            Some(name) => all.extend(values(context, &format!("{{map.{name}}}"))?),
+        }
+    }
+    Some(all)
 }

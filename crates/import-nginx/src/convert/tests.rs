@@ -226,7 +226,7 @@ fn parts_of_a_prefix_leave_paths_to_expressions() {
 #[test]
 fn guards_belong_to_their_location() {
     let server = "auth_basic x; auth_basic_user_file /h; location /open/ { auth_basic off; return 200; } \
-                  location /any/ { satisfy any; allow 10.0.0.0/8; deny all; return 200; } location /no/ { deny all; }";
+                  location /any/ { satisfy any; allow 10.0.0.0/8; deny all; } location /no/ { deny all; }";
     let all = routes("", server);
     assert_eq!(all[0]["basic_auth"].as_bool(), Some(false));
     assert_eq!(all[1]["satisfy"].as_str(), Some("any"));
@@ -485,8 +485,7 @@ fn a_mirror_without_a_counterpart_is_reported() {
 fn a_server_that_is_asked_gets_the_host_and_fields_of_its_location() {
     let http = "upstream ws_app { server 127.0.0.1:9000; } proxy_set_header X-Everywhere 1;";
     let auth = |location: &str| {
-        let server =
-            format!("location = /oauth {{ internal; {location} }} location / {{ auth_request /oauth; return 200; }}");
+        let server = format!("location = /oauth {{ internal; {location} }} location / {{ auth_request /oauth; }}");
         let (site, _, named) = converted(http, &server);
         let all = site["route"].as_array().unwrap().clone();
         (all.iter().find_map(|route| route.get("forward_auth")).cloned().unwrap(), named)
@@ -510,6 +509,33 @@ fn a_server_that_is_asked_gets_the_host_and_fields_of_its_location() {
     let (found, named) = auth("proxy_pass http://ws_app; proxy_set_header X-Client $ssl_client_raw_cert;");
     assert_eq!(found["request_headers"][0]["value"].as_str(), Some(""), "no client sets it");
     assert!(matches!(&*named, [one] if one.contains("asked without X-Client")), "{named:#?}");
+}
+
+#[test]
+fn a_server_that_is_asked_over_tls_is_verified_as_its_location_says_and_has_no_route() {
+    let server = "location = /oauth { internal; proxy_pass https://10.0.0.7/check; proxy_ssl_verify on; \
+                  proxy_ssl_trusted_certificate /etc/ca.pem; proxy_ssl_name auth.test; proxy_read_timeout 7s; } \
+                  location / { auth_request /oauth; }";
+    let (site, root, named) = converted("", server);
+    assert!(named.is_empty(), "{named:#?}");
+    is(&site["route"][0], "path = '= /oauth'\nrespond = 404");
+    assert_eq!(site["route"].as_array().unwrap().len(), 2);
+    is(&site["route"][1]["forward_auth"], "upstream = '10.0.0.7'\nto = '/check'\nrefusal = 'status'");
+    is(
+        &root["upstream"][0],
+        "name = '10.0.0.7'\nservers = [{ url = 'https://10.0.0.7' }]\nanswer_timeout = '7s'\nstall_timeout = '7s'\ntunnel_timeout = '7s'\n\
+         tls = { roots = '/etc/ca.pem', server_name = 'auth.test' }",
+    );
+    // Clients reach a location that is not internal, and so do requests that another directive leads there.
+    for others in [
+        "location = /oauth { proxy_pass http://10.0.0.7; }",
+        "error_page 401 /oauth; location = /oauth { internal; proxy_pass http://10.0.0.7; }",
+    ] {
+        let (site, ..) = converted("", &format!("{others} location / {{ auth_request /oauth; }}"));
+        let own =
+            site["route"].as_array().unwrap().iter().find(|route| route["path"].as_str() == Some("= /oauth")).unwrap();
+        assert!(own.get("proxy").is_some(), "{own}");
+    }
 }
 
 #[test]
@@ -566,6 +592,96 @@ fn a_text_has_the_type_that_is_compiled_into_nginx() {
     assert_eq!(all[1]["media_types"]["*"].as_str(), Some("text/plain"));
     let all = routes("default_type application/json;", "location = /gone { return 410 gone; }");
     assert_eq!(all[0]["respond"]["type"].as_str(), Some("application/json"));
+}
+
+#[test]
+fn a_location_that_returns_has_none_of_the_guards_around_it() {
+    let around =
+        "deny all; limit_req zone=a; auth_request /ask; location = /ask { internal; proxy_pass http://10.0.0.7; }";
+    let zone = "limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;";
+    let of = |location: &str| {
+        let (site, ..) = converted(zone, &format!("{around} location /a/ {{ {location} }}"));
+        let all = site["route"].as_array().unwrap().iter();
+        all.filter(|route| route["path"].as_str() == Some("/a/")).cloned().next().unwrap()
+    };
+    is(&of("return 204;"), "path = '/a/'\naccess = {}\nforward_auth = false\nlimits = {}\nrespond = 204");
+    // nginx asks the guards of these.
+    assert_eq!(of("if ($arg_x) { break; } return 204;").get("access"), None);
+    let nested = of("deny all; return 204; location /a/b/ { root /srv; }");
+    assert!(nested.get("access").is_some_and(|access| access.get("deny").is_some()), "{nested}");
+    assert_eq!(nested["route"][0].get("access"), None, "{nested}");
+}
+
+#[test]
+fn a_path_before_variables_is_kept_for_the_server() {
+    for (to, expected) in [
+        ("http://10.0.0.7/app$uri$is_args$args", "/sealion-import-1/app{path}"),
+        ("http://10.0.0.7/app$request_uri", "/sealion-import-1/app{path}"),
+        ("http://10.0.0.7/app/?to=$uri", "/sealion-import-1/app/?to={path}"),
+    ] {
+        let all = routes("", &format!("location / {{ proxy_pass {to}; }}"));
+        assert_eq!(all[0]["rewrite"].as_str(), Some(expected), "{to}");
+    }
+    let all = routes("", "location / { proxy_pass http://10.0.0.7$request_uri; }");
+    assert!(all[0].get("proxy").is_some());
+}
+
+#[test]
+fn a_query_that_is_set_goes_to_the_server_and_into_redirects() {
+    let all = routes("", "location / { set $args \"$args&from=proxy\"; proxy_pass http://10.0.0.7; }");
+    assert_eq!(all[0]["rewrite"].as_str(), Some("/sealion-import-1{path}?{query}&from=proxy"));
+    let all = routes("", "location / { set $args ''; rewrite ^ /new permanent; }");
+    assert_eq!(all[0]["route"][0]["redirect"].to_string(), "{ to = \"/new\", status = 301, query = \"drop\" }");
+}
+
+#[test]
+fn tables_by_ranges_hosts_types_and_other_tables() {
+    let http = "geo $zone { ranges; default far; 10.0.0.0-10.0.1.127 near; } \
+                map $host $kind { hostnames; .a.test first; } \
+                map $sent_http_content_type $age { application/javascript 1d; ~javascript 2d; } \
+                upstream one { server 10.0.0.1; } upstream two { server 10.0.0.2; } \
+                map $cookie_pool $by_cookie { default one; two two; } map $arg_pool $pool { default $by_cookie; two two; }";
+    let server =
+        "add_header X-Zone $zone; add_header X-Kind $kind; expires $age; location / { proxy_pass http://$pool; }";
+    let (_, root, named) = converted(http, server);
+    assert!(named.is_empty(), "{named:#?}");
+    let map = |name: &str| {
+        let all = root["map"].as_array().unwrap();
+        all.iter().find(|map| map["name"].as_str() == Some(name)).unwrap()["entries"].to_string()
+    };
+    assert_eq!(map("zone"), "{ \"in 10.0.0.0/24\" = \"near\", \"in 10.0.1.0/25\" = \"near\" }");
+    assert_eq!(map("kind"), r#"{ '~* ^(?:.+\.)?a\.test$' = "first" }"#);
+    assert!(map("age-changed").contains("\"text/javascript\" = \"max-age=86400\""), "{}", map("age-changed"));
+    assert_eq!(map("pool"), "{ two = \"two\" }");
+}
+
+#[test]
+fn types_of_a_location_replace_all_types_around_it() {
+    let http = "types { text/html html; } default_type text/plain;";
+    let all = routes(
+        http,
+        "location /a/ { types { } default_type application/octet-stream; } location /b/ { types { text/x-own own; } }",
+    );
+    assert_eq!(all[0]["media_types"]["*.*"].as_str(), Some("application/octet-stream"));
+    assert_eq!(all[1]["media_types"]["*.*"].as_str(), Some("text/plain"));
+    assert_eq!(all[1]["media_types"]["own"].as_str(), Some("text/x-own"));
+}
+
+#[test]
+fn a_rewrite_that_an_earlier_one_leads_to_is_named() {
+    for (rewrites, count) in [
+        ("rewrite ^/x/(.*)$ /y/$1; rewrite ^/y/(.*)$ /z/$1;", 1),
+        ("rewrite ^/x/(.*)$ /y/$1; rewrite ^/a/(.*)$ /z/$1;", 0),
+        ("rewrite ^/x/(.*)$ /y/$1 last; rewrite ^/y/(.*)$ /z/$1;", 0),
+        ("rewrite ^/x/(.*)$ /yz/$1; rewrite ^/yz*/(.*)$ /z/$1;", 1),
+    ] {
+        let (_, _, named) = converted("", &format!("root /srv; {rewrites}"));
+        assert_eq!(
+            named.iter().filter(|line| line.contains("an earlier rewrite")).count(),
+            count,
+            "{rewrites}: {named:#?}"
+        );
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Converts times, sizes, patterns and replacements from nginx's notation to Sealion's.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Subnets};
 
 use super::pcre;
 
@@ -90,6 +90,13 @@ pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
     is_regex(&regex).then_some(regex)
 }
 
+/// The networks of a range of addresses: `10.0.0.0-10.0.0.255`.
+pub(super) fn networks_of_range(text: &str) -> Option<impl Iterator<Item = IpNet>> {
+    let (first, last) = text.split_once('-')?;
+    let (first, last): (Ipv4Addr, Ipv4Addr) = (first.parse().ok()?, last.parse().ok()?);
+    (first <= last).then(|| Ipv4Subnets::new(first, last, 0).map(IpNet::from))
+}
+
 /// `/\.(?!well-known)` without look-around: names that begin with a dot, but for one. `None`: another expression.
 pub(super) fn without_well_known(regex: &str) -> Option<String> {
     let (start, rest) = regex.split_once("(?!well-known")?;
@@ -140,7 +147,7 @@ pub(super) fn with_named_groups(regex: &str) -> (String, (Vec<String>, Vec<Strin
 }
 
 /// Whether access rules and passwords accept an expression.
-fn is_regex(regex: &str) -> bool {
+pub(super) fn is_regex(regex: &str) -> bool {
     regex::bytes::RegexBuilder::new(regex).unicode(false).build().is_ok()
 }
 

@@ -52,7 +52,8 @@ impl Variables {
     /// `set $name value`, where a condition holds. A value without counterpart leaves the variable without one.
     pub(super) fn set(&mut self, context: &mut Context, name: &str, value: &str, condition: &Condition) {
         let name = name.trim_start_matches('$').to_owned();
-        let before = self.set.get(&name).cloned().unwrap_or_else(|| vec![(Condition::Always, String::new())]);
+        let before = self.set.get(&name).cloned();
+        let before = before.unwrap_or_else(|| vec![(Condition::Always, of_request(&name).unwrap_or_default())]);
         let mut cases: Vec<(Condition, String)> = Vec::new();
         for (case, old) in before {
             let mut own = self.clone();
@@ -96,6 +97,23 @@ impl Variables {
             }
         }
         own
+    }
+
+    /// Whether an expression finds in the full name of a file what it finds in the path: it ends there, and the root has nothing of it.
+    pub(super) fn is_file_name(&self, variable: &str, expression: &str) -> bool {
+        let is_end = expression.ends_with('$') && (!expression.starts_with('^') || expression.starts_with("^.*"));
+        let root = self.root.as_deref().filter(|root| !root.contains('{'));
+        variable == "request_filename"
+            && is_end
+            && root.is_some_and(|root| regex::Regex::new(expression).is_ok_and(|own| !own.is_match(root)))
+    }
+
+    /// The query that `set $args` makes. `None`: it is the query of the request.
+    pub(super) fn changed_query(&self) -> Option<&str> {
+        match self.set.get("args").map(Vec::as_slice) {
+            Some([(_, value)]) => Some(value),
+            _ => None,
+        }
     }
 
     /// The cases of a variable, if it has more than one.

@@ -1,5 +1,6 @@
 //! `sealion check`: checks a configuration without starting a server.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -26,13 +27,25 @@ pub(super) struct CheckArgs {
     #[arg(long)]
     strict: bool,
 
-    /// Show the way of a request instead: its route, conditions, guards and action, and what is inherited from where
+    #[command(flatten)]
+    explained: ExplainArgs,
+}
+
+/// The request whose way is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct ExplainArgs {
+    /// Show the way of a request instead, for instance 'GET https://example.org/api/x': its route, conditions, guards, action and answer, and what is
+    /// inherited from where. Nothing is sent
     #[arg(long, value_name = "REQUEST", help_heading = None)]
-    explain: Option<String>,
+    pub(super) explain: Option<String>,
 
     /// A field of the explained request, for instance 'X-Beta: yes'
     #[arg(short = 'H', long = "header", value_name = "FIELD", requires = "explain", help_heading = None)]
-    headers: Vec<String>,
+    pub(super) headers: Vec<String>,
+
+    /// Address of the client of the explained request, for networks and conditions
+    #[arg(long, value_name = "ADDRESS", requires = "explain", help_heading = None)]
+    pub(super) client: Option<IpAddr>,
 }
 
 /// Checks the configuration, and prints the listeners, sites and certificates that `serve` would use.
@@ -40,7 +53,7 @@ pub(super) struct CheckArgs {
 /// # Errors
 /// One line per error.
 pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
-    let CheckArgs { serve, strict, explain, headers } = args;
+    let CheckArgs { serve, strict, explained } = args;
     let args = ServeArgs { given, ..serve };
     let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let kernel = KernelOffer::new(probe::probe());
@@ -67,10 +80,10 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     let process = TlsProcess::new(None)?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
     check_open_files(&config)?;
-    if let Some(request) = explain {
-        let place = explained_listener(&config, &request);
+    if let Some(request) = &explained.explain {
+        let place = explained_listener(&config, request);
         let listener = &config.listen[place].listener(place);
-        print(&super::explain::explain(&generation, listener, &request, &headers)?)?;
+        print(&super::explain::explain(&generation, listener, &explained)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     print(&listeners(&config))?;

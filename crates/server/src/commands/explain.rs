@@ -3,19 +3,17 @@
 use sealion_http::request::{Conditions, Request, Target};
 use sealion_http::{FieldSection, Method};
 
+use crate::commands::check::ExplainArgs;
 use crate::exchange::{Generation, Listener};
-use crate::site::Client;
+use crate::site::{Client, host};
 
-/// Explains how `request` is answered. `fields`: lines such as `X-Beta: yes`. `listener`: the listener that it comes to.
+/// Explains how a request is answered. `listener`: the listener that it comes to.
 ///
 /// # Errors
 /// The text is no request.
-pub(super) fn explain(
-    generation: &Generation,
-    listener: &Listener,
-    request: &str,
-    fields: &[String],
-) -> Result<String, String> {
+pub(super) fn explain(generation: &Generation, listener: &Listener, asked: &ExplainArgs) -> Result<String, String> {
+    let ExplainArgs { explain: request, headers: fields, client } = asked;
+    let request = request.as_deref().unwrap_or_default();
     const FORM: &str = "write for instance 'GET https://example.org/api/x'";
     let (method, url) = request.split_once(' ').unwrap_or(("GET", request));
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("{url:?} is not a URL: {FORM}"))?;
@@ -44,11 +42,36 @@ pub(super) fn explain(
         conditions: Conditions::default(),
         fields: FieldSection::from_lines(lines.as_bytes()),
     };
-    Ok(match generation.sites.find(Some(authority), listener.place) {
-        None => format!("no site has the name {authority} there: answered 421\n"),
-        Some(site) if listener.redirects(site.https).is_some() => {
-            format!("site {}\n  the listener redirects to HTTPS: answered 308\n", site.name)
-        }
-        Some(site) => site.explain(&request, Client { is_plain, ..Client::default() }),
-    })
+    let client = Client { is_plain, address: *client, ..Client::default() };
+    Ok(place(generation, listener, authority, is_plain) + &way(generation, listener, &request, client))
+}
+
+/// The listener, and the site if the host does not name it.
+fn place(generation: &Generation, listener: &Listener, authority: &str, is_plain: bool) -> String {
+    let mut lines = format!("listener {}\n", listener.name);
+    if listener.is_tls == is_plain {
+        let scheme = if is_plain { "http" } else { "https" };
+        lines += &format!("  no listener takes {scheme} connections itself: it is shown as if this one did\n");
+    }
+    if !generation.sites.has_name(Some(authority), listener.place) {
+        let who = match generation.sites.find(Some(authority), listener.place) {
+            Some(_) => "the default site answers",
+            None => "no site is the default there",
+        };
+        lines += &format!("unknown host {}: no site has this name on the listener, and {who}\n", host(authority));
+    }
+    lines
+}
+
+/// The site, and the way of the request through its routes.
+fn way(generation: &Generation, listener: &Listener, request: &Request<'_>, client: Client) -> String {
+    let Some(site) = generation.sites.find(request.authority, listener.place) else {
+        return "  answer: 421\n".to_owned();
+    };
+    let answer = match listener.redirects(site.https) {
+        Some(_) => "  answer: 308: the listener redirects to HTTPS\n".to_owned(),
+        None if site.rejects_handshake && !client.is_plain => "  answer: none: its handshakes are refused\n".to_owned(),
+        None => site.explain(request, client),
+    };
+    format!("site {}\n{answer}", site.name)
 }

@@ -9,6 +9,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::Config;
 use super::document::{Texts, visible};
+use super::reference;
 use super::remedy::{explain, quoted};
 use crate::listen::{Listen, ListenConfig};
 use crate::values::Problems;
@@ -38,7 +39,12 @@ impl Config {
         if !problems.is_empty() {
             return Err(problems);
         }
-        // Each error ends the deserialization. The entry at fault is removed, so that the next error shows.
+        // An entry at fault is removed, so that the next error shows.
+        for (span, key) in reference::lists_for_tables(document.get_ref()) {
+            problems.add(&span, &key, explain("invalid type: sequence, expected struct", &key));
+            remove(document.get_mut(), &span);
+        }
+        // Each error ends the deserialization.
         let mut removed = Vec::new();
         loop {
             match Config::deserialize(toml::Deserializer::from(document.clone())) {

@@ -1,9 +1,12 @@
 //! The configuration reference, generated from the schema of the configuration structs.
 
 use std::fmt::Write;
+use std::ops::Range;
+use std::sync::LazyLock;
 
 use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
+use toml::de::{DeTable, DeValue};
 
 use super::Config;
 
@@ -49,6 +52,16 @@ pub(crate) fn tables() -> Vec<Table> {
 
 /// The place of keys outside tables.
 const TOP: &str = "top of the file";
+
+/// The keys with a list where only a table can be: serde takes the elements of such a list for the values of the table's keys, by their position.
+pub(super) fn lists_for_tables(document: &DeTable<'_>) -> Vec<(Range<usize>, String)> {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(Config));
+    static REFERENCE: LazyLock<Reference> =
+        LazyLock::new(|| Reference { definitions: definitions(&SCHEMA), tables: Vec::new(), shown: Vec::new() });
+    let mut found = Vec::new();
+    REFERENCE.find_lists(document, SCHEMA.as_value(), &mut Vec::new(), &mut found);
+    found
+}
 
 /// The reference as a page.
 pub fn markdown() -> String {
@@ -209,18 +222,55 @@ impl Reference {
 
     /// Resolves references; an optional value resolves to the schema of its content.
     fn resolve(&self, value: &Value) -> Value {
+        self.resolved(value).clone()
+    }
+
+    fn resolved<'v>(&'v self, value: &'v Value) -> &'v Value {
         if let Some(name) = value.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next()) {
-            return self.definitions.get(name).map_or(Value::Null, |schema| self.resolve(schema));
+            return self.definitions.get(name).map_or(&Value::Null, |schema| self.resolved(schema));
         }
         if let Some([only]) = value.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
-            return self.resolve(only);
+            return self.resolved(only);
         }
         if let Some([some, null]) = value.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
             && type_of(null) == "null"
         {
-            return self.resolve(some);
+            return self.resolved(some);
         }
-        value.clone()
+        value
+    }
+
+    /// Adds the keys of a table that have a list where the schema has a table.
+    fn find_lists(
+        &self,
+        table: &DeTable<'_>,
+        schema: &Value,
+        path: &mut Vec<String>,
+        found: &mut Vec<(Range<usize>, String)>,
+    ) {
+        for (key, value) in table {
+            let own = schema.get("properties").and_then(|all| all.get(&**key.get_ref()));
+            let Some(own) = own.or(schema.get("additionalProperties")).map(|own| self.resolved(own)) else { continue };
+            path.push(key.get_ref().to_string());
+            match value.get_ref() {
+                DeValue::Table(table) => self.find_lists(table, own, path, found),
+                DeValue::Array(_) if type_of(own) == "object" => found.push((value.span(), path.join("."))),
+                DeValue::Array(values) => {
+                    let items = own.get("items").map_or(&Value::Null, |items| self.resolved(items));
+                    for value in values {
+                        match value.get_ref() {
+                            DeValue::Table(table) => self.find_lists(table, items, path, found),
+                            DeValue::Array(_) if type_of(items) == "object" => {
+                                found.push((value.span(), path.join(".")));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+            path.pop();
+        }
     }
 }
 

@@ -73,9 +73,10 @@ fn wrong_type(message: &str, key: &str) -> Option<String> {
         ("a string", _) if !value.is_empty() => format!("write it in quotes, \"{value}\""),
         ("a sequence", _) if found.starts_with("string ") => format!("write a list, [{value}]"),
         ("a sequence", _) => "write a list in brackets".to_owned(),
+        ("struct", None) => format!("write {name} = {{ … }}, or [{key}] above its keys"),
         _ => return None,
     };
-    let wanted = if expected.starts_with("struct ") { "a table" } else { expected };
+    let wanted = if expected.starts_with("struct") { "a table" } else { expected };
     Some(format!("invalid type: {found}, expected {wanted}: {remedy}"))
 }
 
@@ -236,6 +237,21 @@ mod tests {
                 "write a list of tables, listen = [{ address = … }], or [[listen]] above its keys",
             ),
             ("[[site]]\ncompress = ['gzip']", "write compress = { … } with keys of [site.compress]: "),
+            (
+                "[[site]]\n[[site.route]]\nmatch = { exists = ['{path}'] }",
+                "x.toml:3: site.route.match.exists: invalid type: sequence, expected a table: write exists = { … } with keys of",
+            ),
+            (
+                "[[site]]\n[[site.route]]\n[[site.route.route]]\nmatch = { any = [{ not = { exists = ['{path}'] } }] }",
+                "x.toml:4: site.route.route.match.any.not.exists: invalid type: sequence, expected a table: write exists = { … }",
+            ),
+            ("[[site]]\nhsts = ['365d', true]", "x.toml:2: site.hsts: invalid type: sequence, expected a table"),
+            ("limits = ['10s']", "x.toml:1: limits: invalid type: sequence, expected a table"),
+            ("[[site]]\nroute = [['/a']]", "x.toml:2: site.route: invalid type: sequence, expected a table"),
+            (
+                "[[site]]\nerror_pages = { 404 = ['/a', 200] }",
+                "x.toml:2: site.error_pages.404: invalid type: sequence, expected a table",
+            ),
             ("[[site]]\ncertificates = 'a.pem'", "write a list of tables, certificates = [{ cert = …"),
             ("[metrics]\nlisten = '9443'", "is not an address and a port: write for instance \"127.0.0.1:9443\""),
         ] {

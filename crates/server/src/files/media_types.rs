@@ -13,6 +13,8 @@ pub(crate) struct MediaTypes {
     of_extensions: HashMap<String, ContentType>,
     /// The type of names whose extension has none, or that have no extension.
     of_others: Option<ContentType>,
+    /// The type of all names whose extension is not among these.
+    of_all: Option<ContentType>,
 }
 
 impl MediaTypes {
@@ -23,7 +25,7 @@ impl MediaTypes {
             let key = format!("{key}.{extension}");
             let plain = extension.strip_prefix('.').unwrap_or(extension);
             let own = ContentType::Custom(media_type.as_str().into());
-            if plain.is_empty() || plain.contains(['.', '/']) {
+            if plain != "*.*" && (plain.is_empty() || plain.contains(['.', '/'])) {
                 problems.add(
                     &media_type.span,
                     &key,
@@ -35,17 +37,20 @@ impl MediaTypes {
                 problems.add(&media_type.span, &key, remedy);
             } else if plain == "*" {
                 types.of_others = Some(own);
+            } else if plain == "*.*" {
+                types.of_all = Some(own);
             } else {
                 types.of_extensions.insert(plain.to_lowercase(), own);
             }
         }
-        (!types.of_extensions.is_empty() || types.of_others.is_some()).then_some(types)
+        let is_empty = types.of_extensions.is_empty() && types.of_others.is_none() && types.of_all.is_none();
+        (!is_empty).then_some(types)
     }
 
     /// The configured type for a file name. `None`: its extension decides.
     pub(crate) fn of_name(&self, name: &[u8]) -> Option<ContentType> {
         let of_others = || self.of_others.clone().filter(|_| ContentType::of_name(name) == ContentType::of_name(b""));
-        self.of_extension(name).or_else(of_others)
+        self.of_extension(name).or_else(|| self.of_all.clone()).or_else(of_others)
     }
 
     fn of_extension(&self, name: &[u8]) -> Option<ContentType> {
@@ -84,6 +89,21 @@ mod tests {
         ] {
             let expected = expected.map(|value| ContentType::Custom(value.into()));
             assert_eq!(types.of_name(name.as_bytes()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn all_names_may_have_one_type_but_for_some() {
+        let (types, problems) = build("\"*.*\" = 'text/plain'\nmd = 'text/markdown'\n\"*\" = 'text/x-other'");
+        assert!(problems.is_empty(), "{problems}");
+        let types = types.unwrap();
+        for (name, expected) in [
+            ("x.html", "text/plain"),
+            ("feed", "text/plain"),
+            ("a/x.unknown-extension", "text/plain"),
+            ("x.md", "text/markdown"),
+        ] {
+            assert_eq!(types.of_name(name.as_bytes()), Some(ContentType::Custom(expected.into())), "{name}");
         }
     }
 

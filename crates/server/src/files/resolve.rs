@@ -228,6 +228,11 @@ impl Root {
         Ok(())
     }
 
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens the file or directory `name` below the root. A file of at most `keep` bytes is read into memory.
     ///
     /// Symbolic links are followed if they stay below the root; absolute links never do. Anything except a regular file

@@ -13,7 +13,7 @@ use sealion_h2::{HeadBuffer, Progress, StreamId};
 use sealion_http::http1::body::BodyDrain;
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{HeadLimits, RequestHead, find};
-use sealion_http::{Coding, Status};
+use sealion_http::{ContentEncoding, Status};
 use serde::{Deserialize, Serialize};
 
 use super::relay::{Ends, Link};
@@ -165,7 +165,7 @@ pub(crate) struct Line {
     /// Since the end of the request's head. `None`: there is no line.
     pub(crate) took: Option<Duration>,
     pub(crate) status: u16,
-    pub(crate) encoding: Option<Coding>,
+    pub(crate) encoding: Option<ContentEncoding>,
     pub(crate) user: Option<Box<str>>,
     pub(crate) upstream: Option<Upstream>,
     pub(crate) cache: Option<Cache>,

@@ -134,14 +134,19 @@ impl Template {
         }
     }
 
+    /// Whether the text ends with a slash of its own.
+    pub(crate) fn ends_with_slash(&self) -> bool {
+        matches!(self.0.last(), Some(Piece::Text(text)) if text.ends_with('/'))
+    }
+
     /// All texts that it can become, if only tables decide. `None`: a client does.
     pub(crate) fn all_texts(&self, tables: &Tables) -> Option<Vec<String>> {
         let mut texts = vec![String::new()];
         for piece in &self.0 {
             let ends = match piece {
-                Piece::Text(text) => vec![&**text],
+                Piece::Text(text) => vec![text.to_string()],
                 Piece::Value(Source::Map(place)) => tables.texts(*place)?,
-                Piece::Value(Source::Split(place)) => tables.shares(*place),
+                Piece::Value(Source::Split(place)) => tables.shares(*place).into_iter().map(str::to_owned).collect(),
                 Piece::Value(_) => return None,
             };
             texts = texts.iter().flat_map(|text| ends.iter().map(move |end| format!("{text}{end}"))).collect();

@@ -162,11 +162,12 @@ impl Tables {
         &self.splits[place].from
     }
 
-    /// All values of a map that are texts. `None`: one of them has placeholders.
-    pub(super) fn texts(&self, place: usize) -> Option<Vec<&str>> {
-        let values = self.maps[place].values();
+    /// All texts that the values of a map can become. `None`: a client decides about one of them.
+    pub(super) fn texts(&self, place: usize) -> Option<Vec<String>> {
         // Without a default, a value that the map does not name leads nowhere.
-        values.filter(|value| value.as_text() != Some("")).map(Template::as_text).collect()
+        let values = self.maps[place].values().filter(|value| value.as_text() != Some(""));
+        let texts: Option<Vec<Vec<String>>> = values.map(|value| value.all_texts(self)).collect();
+        Some(texts?.concat())
     }
 }
 

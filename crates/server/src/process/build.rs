@@ -211,6 +211,7 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
         problems.add(&listen.plain.span, "listen.http2", what);
     }
     for site in &config.site {
+        notes.extend(site.notes());
         let named = |listen: &&ListenConfig| site.answers_on(&listen.address.name);
         let is_served =
             |listen: &&ListenConfig| named(listen) && !*listen.tls && (listen.serves() || is_without_tls(config, site));

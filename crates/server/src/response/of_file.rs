@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sealion_http::conditional::{self, Validators, Verdict};
 use sealion_http::dictionary::DictionaryCoding;
 use sealion_http::range::{self, Selection};
-use sealion_http::{ContentRange, ContentType, Fields, HttpTime, Method, Request, Status};
+use sealion_http::{ContentEncoding, ContentRange, ContentType, Fields, HttpTime, Method, Request, Status};
 
 use super::{Body, Response};
 use crate::files::resolve::SiteFile;
@@ -64,8 +64,8 @@ pub(crate) fn of_coded(
         Verdict::NotModified => return Response::new(Status::NOT_MODIFIED, fields, Body::Empty),
         Verdict::PreconditionFailed => return Response::plain(Status::PRECONDITION_FAILED),
     }
-    let mut fields = Fields { content_type: Some(content_type), ..fields };
-    fields.extra.add("Content-Encoding", coding.token());
+    let content_encoding = Some(ContentEncoding::ByDictionary(coding));
+    let fields = Fields { content_type: Some(content_type), content_encoding, ..fields };
     Response::new(Status::OK, fields, Body::File { file: compressed, range: 0..len })
 }
 
@@ -90,7 +90,8 @@ fn respond(
         Verdict::NotModified => return Response::new(Status::NOT_MODIFIED, fields, Body::Empty),
         Verdict::PreconditionFailed => return Response::plain(Status::PRECONDITION_FAILED),
     }
-    let fields = Fields { content_type: Some(content_type.clone()), content_encoding: coding, ..fields };
+    let fields =
+        Fields { content_type: Some(content_type.clone()), content_encoding: coding.map(Into::into), ..fields };
     let selection = match request.conditions.range.value() {
         // Range is defined for GET only (RFC 9110 §14.2).
         Some(value)

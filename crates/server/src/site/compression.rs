@@ -91,7 +91,7 @@ impl Compression {
                     },
                 },
             };
-            response.fields.content_encoding = Some(coding);
+            response.fields.content_encoding = Some(coding.into());
         }
         let etag = facts.etag.filter(|tag| !tag.starts_with(b"W/"));
         response.fields.extra = as_coded(&response.fields.extra, etag);

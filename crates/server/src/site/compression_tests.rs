@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use sealion_http::request::Conditions;
-use sealion_http::{FieldSection, Fields, Target};
+use sealion_http::{ContentEncoding, FieldSection, Fields, Target};
 
 use super::*;
 use crate::files::coding::config::CompressConfig;
@@ -53,7 +53,7 @@ fn of_length(length: usize) -> Body {
 
 /// Status, Content-Encoding, Vary added, length known, and all other fields.
 fn summary(response: &Response) -> String {
-    let coding = response.fields.content_encoding.map_or("-", Coding::token);
+    let coding = response.fields.content_encoding.map_or("-", ContentEncoding::token);
     let vary = if response.fields.varies { "vary" } else { "-" };
     let length = if response.body.len().is_some() { "length" } else { "-" };
     let fields: Vec<_> = response
@@ -212,11 +212,11 @@ fn without_memory_responses_are_not_coded_and_encoders_give_theirs_back() {
         response
     };
     let first = gzip(Method::Get);
-    assert_eq!(first.fields.content_encoding, Some(Coding::Gzip));
+    assert_eq!(first.fields.content_encoding, Some(Coding::Gzip.into()));
     assert_eq!(summary(&gzip(Method::Get)), "- vary length content-type=text/html etag=\"a\"");
-    assert_eq!(gzip(Method::Head).fields.content_encoding, Some(Coding::Gzip), "it takes no memory");
+    assert_eq!(gzip(Method::Head).fields.content_encoding, Some(Coding::Gzip.into()), "it takes no memory");
     drop(first);
-    assert_eq!(gzip(Method::Get).fields.content_encoding, Some(Coding::Gzip));
+    assert_eq!(gzip(Method::Get).fields.content_encoding, Some(Coding::Gzip.into()));
 }
 
 /// Gives pieces and pauses as told.

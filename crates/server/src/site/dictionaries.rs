@@ -38,9 +38,13 @@ pub(crate) enum DictionaryType {
 }
 
 impl UseAsDictionaryConfig {
-    /// The value of the field. `key`: the dotted key of the table.
-    pub(super) fn build(&self, key: &str, problems: &mut Problems) -> Option<Box<str>> {
+    /// The value of the field. `key`: the dotted key of the table. `plain`: whether the site is reachable only over plain HTTP, where browsers keep no
+    /// dictionary.
+    pub(super) fn build(&self, key: &str, plain: bool, problems: &mut Problems) -> Option<Box<str>> {
         let Self { r#match, destinations, id, r#type } = self;
+        if plain {
+            problems.add(&r#match.span, key, NO_DICTIONARY_WITHOUT_TLS);
+        }
         let what = match r#match.as_str() {
             "" => Some("is required: write for instance \"/app/*/main.js\""),
             path if !path.starts_with('/') || path.starts_with("//") => {
@@ -127,6 +131,10 @@ pub(super) async fn dictionary_of(compressed: &Arc<SiteFile>, coding: Dictionary
 
 const MAX_ID: usize = 1024;
 
+/// The remedy for a dictionary of a site without TLS.
+pub(super) const NO_DICTIONARY_WITHOUT_TLS: &str =
+    "has no effect without TLS, where browsers use no dictionaries: add a listener with tls = true, or remove it";
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -143,7 +151,7 @@ mod tests {
         ] {
             let config: UseAsDictionaryConfig = toml::from_str(text).unwrap();
             let mut problems = Problems::of_file(Path::new("f"), text);
-            assert_eq!(config.build("k", &mut problems).as_deref(), Some(expected), "{problems}");
+            assert_eq!(config.build("k", false, &mut problems).as_deref(), Some(expected), "{problems}");
             let parsed = Parser::new(expected.as_bytes()).parse::<sfv::Dictionary>();
             assert!(parsed.is_ok(), "{expected}");
         }
@@ -162,7 +170,7 @@ mod tests {
         ] {
             let config: UseAsDictionaryConfig = toml::from_str(text).unwrap();
             let mut problems = Problems::of_file(Path::new("f"), text);
-            assert_eq!(config.build("k", &mut problems), None, "{text}");
+            assert_eq!(config.build("k", false, &mut problems), None, "{text}");
             let problems = problems.to_string();
             assert!(problems.contains(expected), "{text} {line}: {problems}");
         }

@@ -9,6 +9,7 @@ use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
 use super::compression::Compression;
 use super::cors::Cors;
+use super::dictionaries::NO_DICTIONARY_WITHOUT_TLS;
 use super::early_hints;
 use super::forward_auth::ForwardAuth;
 use super::headers::{Fields, Headers, HeadersConfig};
@@ -164,11 +165,26 @@ impl SiteConfig {
                 let settings = config.clone().into_table()?.build(&name("compress"), &mut problems.emptied());
                 Some(Compression::new(settings, waiting))
             }),
-            dictionary_compressed: self.dictionary_compressed,
+            dictionary_compressed: self.dictionary_compressed(around, plain, &name("dictionary_compressed"), problems),
             use_as_dictionary: inherit!(use_as_dictionary, |config| {
-                config.clone().into_table()?.build(&name("use_as_dictionary"), problems)
+                config.clone().into_table()?.build(&name("use_as_dictionary"), plain, problems)
             }),
         }
+    }
+
+    /// Whether files by dictionaries are sent. Clients take none without TLS.
+    fn dictionary_compressed(
+        &self,
+        around: Option<Around<'_>>,
+        plain: bool,
+        key: &str,
+        problems: &mut Problems,
+    ) -> bool {
+        let own = &self.dictionary_compressed;
+        if plain && **own && around.is_none_or(|around| !*around.settings.dictionary_compressed) {
+            problems.add(&own.span, key, NO_DICTIONARY_WITHOUT_TLS);
+        }
+        **own
     }
 
     fn check_index(&self, key: &str, problems: &mut Problems) {

@@ -278,7 +278,6 @@ const OURS: &[(&str, &str)] = &[
     ("Trailer", "it belongs to the connection"),
     ("Transfer-Encoding", "it belongs to the connection"),
     ("Upgrade", "it belongs to the connection"),
-    ("WWW-Authenticate", "use basic_auth"),
 ];
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::config::Config;
 use crate::support::configured::Configured;
-use crate::support::{PROGRAM, Site, curl};
+use crate::support::{PROGRAM, Site, access_lines, curl};
 
 const KEYS: &str = "precompressed = ['br']\ndictionary_compressed = true\n";
 
@@ -154,6 +154,22 @@ fn a_client_with_the_dictionary_gets_the_file_that_is_compressed_by_it() {
 }
 
 #[test]
+fn the_log_names_the_coding_by_a_dictionary() {
+    let versions = Versions::new();
+    versions.compress(&[]);
+    let has = available(&versions.dictionary());
+    let log = "[access_log]\nfields = ['time', 'status', 'encoding']";
+    let server = versions.site.config(KEYS).table(log).serve_from_user_space();
+    for accept in ["dcb", "dcz", "identity"] {
+        let fields = ["-H", &has, "-H", &format!("Accept-Encoding: {accept}")].map(str::to_owned);
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        curl::get(&versions.site.pki, server.address(), "/app/main.js", &fields);
+    }
+    let told: Vec<_> = access_lines(&server, 3).iter().map(|line| line.get("encoding").to_owned()).collect();
+    assert_eq!(told, ["dcb", "dcz", "-"]);
+}
+
+#[test]
 fn a_client_without_the_dictionary_or_without_the_right_to_read_the_response_gets_another_form() {
     let versions = Versions::new();
     versions.compress(&[]);
@@ -254,9 +270,10 @@ fn responses_say_of_which_paths_they_are_dictionaries_over_tls_alone() {
     versions.compress(&[]);
     let has = available(&versions.dictionary());
     let keys = format!("{KEYS}use_as_dictionary = {{ match = '/app/*.js' }}\n");
-    let listener = "address = '127.0.0.1:0'\ntls = false\nplain = 'serve'\n";
-    let config = Config::within(versions.site.outside()).listen(listener).site(versions.site.root(), &[], &keys);
-    let server = config.serve();
+    // A site without any TLS is refused; this one has a listener for it too.
+    let plain = "address = '127.0.0.1:0'\ntls = false\nplain = 'serve'\n";
+    let config = Config::within(versions.site.outside()).listen(plain).listen("address = '127.0.0.1:0'\n");
+    let server = config.site(versions.site.root(), &[&versions.site.pki], &keys).serve();
     let options = ["--raw", "-H", "Accept-Encoding: dcb, dcz", "-H", &has];
     let got = curl::get_plain(&versions.site.pki, server.address(), "/app/main.js", &options);
     assert_eq!((got.status, coding(&got), got.field("use-as-dictionary")), (200, None, None));

@@ -132,7 +132,18 @@ pub(super) fn write(
     }
     let url = url(context, place.variables, pass)?;
     let has_variable = pass.first().contains('$');
-    match url.sent(place.path, has_variable) {
+    let sent = url.sent(place.path, has_variable);
+    if let Some(query) = place.variables.changed_query() {
+        let to = match sent {
+            Sent::Same => "{path}".to_owned(),
+            Sent::Other(to) => to,
+            _ => return Err("its query is changed, and its path too: write a rewrite in front of it".into()),
+        };
+        let prefix = elsewhere(context, place, pass)?;
+        table.set("rewrite", format!("{prefix}{to}?{query}"));
+        return Ok(());
+    }
+    match sent {
         Sent::Same => rule(context, table.table("proxy"), place, pass, &url),
         Sent::Behind(before) => {
             rule(context, table.table("proxy"), place, pass, &url)?;
@@ -208,7 +219,9 @@ pub(super) fn url_of(
     if url.authority.contains('{') || url.path.as_ref().is_some_and(|path| path.contains('{')) {
         return Err("its URL depends on the request".to_owned());
     }
-    let options = Options { scheme: if url.tls { "https" } else { "http" }, ..Options::default() };
+    let own = level.of_locations().within(location);
+    let options = options(context, url.tls, &|name: &str| own.all(name));
+    note_verification(context, pass, url.tls, own.last("proxy_ssl_verify"));
     let target = upstreams::target(context, &url.authority, options)?;
     let path = url.path.as_deref().unwrap_or(path);
     if !target.name.contains(':') {
@@ -306,12 +319,7 @@ fn rule(
     if is_grpc {
         options.keys.insert(0, ("protocol", "http2".into()));
     }
-    if url.tls && last("proxy_ssl_verify").is_none_or(|verify| verify.first() != "on") {
-        context.note(
-            pass,
-            "certificates of servers are verified here, by the system's roots: set roots in [upstream.tls] for others",
-        );
-    }
+    note_verification(context, pass, url.tls, last("proxy_ssl_verify"));
     let target = target(context, url, options)?;
     table.set("to", target.name);
     let sets = level.all("auth_request_set");
@@ -340,6 +348,16 @@ fn rule(
         table.set("mirror", mirror);
     }
     Ok(())
+}
+
+/// Notes that certificates of servers are verified, where nginx does not.
+fn note_verification(context: &mut Context, pass: &Directive, is_tls: bool, verify: Option<&Directive>) {
+    if is_tls && verify.is_none_or(|verify| verify.first() != "on") {
+        context.note(
+            pass,
+            "certificates of servers are verified here, by the system's roots: set roots in [upstream.tls] for others",
+        );
+    }
 }
 
 /// Writes the keys that the rules of all protocols have. `all`: the directives of a name, which begins with the protocol's own instead of `proxy_`.

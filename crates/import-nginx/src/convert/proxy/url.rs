@@ -31,7 +31,8 @@ impl Url {
     pub(super) fn of(template: &str) -> Result<Self, String> {
         // The path as the client wrote it, which is sent without a path too.
         let ends = ["{uri}", "{path}{is_args}{query}", "{path}?{query}", "{path}"];
-        let text = ends.iter().find_map(|end| template.strip_suffix(end)).unwrap_or(template);
+        let stripped = ends.iter().find_map(|end| template.strip_suffix(end));
+        let text = stripped.unwrap_or(template);
         let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
@@ -50,7 +51,13 @@ impl Url {
                 (authority.to_owned(), path)
             }
         };
-        Ok(Url { tls, authority, path: (!path.is_empty()).then(|| path.to_owned()) })
+        let path = match (path, stripped) {
+            ("", _) => None,
+            (path, None) => Some(path.to_owned()),
+            // Behind a path of its own.
+            (path, Some(_)) => Some(format!("{path}{{path}}")),
+        };
+        Ok(Url { tls, authority, path })
     }
 
     /// That of a `grpc_pass`, which has no path, and may do without a scheme.

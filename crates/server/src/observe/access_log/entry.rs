@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, Protocol, Request, Status};
+use sealion_http::{ContentEncoding, Protocol, Request, Status};
 use sealion_tls::{HandshakeInfo, SealedBy};
 
 use crate::path::policy::PathReason;
@@ -30,7 +30,7 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Outcome<'a> {
     pub status: Status,
     /// The Content-Encoding of the body.
-    pub encoding: Option<Coding>,
+    pub encoding: Option<ContentEncoding>,
     /// The authenticated user.
     pub user: Option<&'a str>,
     /// Bytes of the body that were sent.

@@ -176,7 +176,7 @@ impl Route {
             }
         }
         response.fields.content_type = Some(file.content_type.clone());
-        response.fields.content_encoding = file.coding;
+        response.fields.content_encoding = file.coding.map(Into::into);
         response.fields.varies = file.varies;
         response.body = Body::File { range: 0..file.len, file };
         true

@@ -131,12 +131,21 @@ impl<'a> Answering<'a> {
             let is_its_directory =
                 tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
             let elsewhere = Box::pin(self.index_elsewhere(&tried)).await;
-            let has_file = takes_file && (elsewhere.is_some() || self.has_file(&tried).await);
-            if !has_file && elsewhere.is_none() {
+            let entry = match (&elsewhere, takes_file) {
+                (Some(_), _) => Entry::Shown,
+                (None, true) => Box::pin(self.entry(&tried)).await,
+                (None, false) => Entry::Missing,
+            };
+            let is_missing = entry == Entry::Missing || entry == Entry::Withheld && !template.ends_with_slash();
+            if is_missing {
                 continue;
             }
             if let Some(refusal) = self.guard(&tried, turn.user).await {
                 return refusal.into();
+            }
+            let reads = matches!(self.request.method, Method::Get | Method::Head);
+            if entry == Entry::Withheld && !is_its_directory && (reads || self.request.method.as_str() == "POST") {
+                return plain(Status::FORBIDDEN);
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
                 return self.go_on(place, false, turn).await;
@@ -164,25 +173,27 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Whether the route has a file for a path or, if the path ends in a slash, an index or a listing.
-    async fn has_file(&self, path: &SitePath<'_>) -> bool {
-        let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return false };
+    /// What the route has for a path: a file or, if the path ends in a slash, a directory.
+    async fn entry(&self, path: &SitePath<'_>) -> Entry {
+        let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return Entry::Missing };
         if matches!(self.find(files, &beneath).await, Ok(Found::File(_))) {
-            return true;
+            return Entry::Shown;
         }
         if !path.names_directory() {
-            return false;
+            return Entry::Missing;
         }
         for index in &self.route.features.more_indexes {
             if matches!(self.find(files, &beneath.child(index)).await, Ok(Found::File(_))) {
-                return true;
+                return Entry::Shown;
             }
         }
-        if self.route.features.listing.is_none() {
-            return false;
-        }
         let (root, name) = (files.root(), beneath.as_bytes().to_vec());
-        spawn_blocking(move || root.open_directory(&name).is_ok()).await.unwrap_or(false)
+        let is_there = spawn_blocking(move || root.open_directory(&name).is_ok()).await.unwrap_or(false);
+        match (is_there, &self.route.features.listing) {
+            (false, _) => Entry::Missing,
+            (true, None) => Entry::Withheld,
+            (true, Some(_)) => Entry::Shown,
+        }
     }
 
     /// The path of a directory's index, if another route has it: that route answers, as in nginx. It may run the index as a script.
@@ -289,6 +300,16 @@ impl<'a> Answering<'a> {
             Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
         }
     }
+}
+
+/// What `try` finds at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    Missing,
+    /// A file, or a directory with an index or a listing.
+    Shown,
+    /// A directory without either. As in nginx it ends the search, and is answered 403.
+    Withheld,
 }
 
 /// Whether a file is there, whatever its name ends with.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::action::Action;
-use super::checks::refuse_loops;
+use super::checks::{refuse_loops, refuse_without_server};
 use super::choice::{Candidate, Choice};
 use super::config::RouteConfig;
 use super::directory::{self, opened};
@@ -97,6 +97,8 @@ impl SiteConfig {
         let denied = Arc::new(Action::Deny);
         root.action = Arc::clone(if self.deny { &denied } else { &action });
         self.check_root(&own, problems);
+        let setting = Some(&self.forwarded_cache_control);
+        refuse_without_server(setting, &own, (&action, &self.route), "site", problems);
         if self.route.is_empty() {
             let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
             for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
@@ -321,6 +323,8 @@ impl Tree<'_> {
         }
         let action = own.action(&path, &route, &settings, (KEY, context), problems);
         let action = action.map_or_else(|| Arc::clone(around.action), Arc::new);
+        let setting = own.forwarded_cache_control.as_ref();
+        refuse_without_server(setting, own, (&action, &own.route), KEY, problems);
         route.action = Arc::clone(if settings.deny { &self.denied } else { &action });
         route.guards = self.number_of_guards(&route);
         for within in &own.route {

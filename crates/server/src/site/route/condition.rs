@@ -506,6 +506,16 @@ impl Disk<'_> {
 }
 
 impl Condition {
+    /// Whether it may ask for the client's address.
+    pub(super) fn asks_for_client(&self) -> bool {
+        match self {
+            Condition::Client(_) => true,
+            Condition::All(all) | Condition::Any(all) => all.iter().any(Condition::asks_for_client),
+            Condition::Not(inner) => inner.asks_for_client(),
+            _ => false,
+        }
+    }
+
     /// Whether the request meets it. `route`: the route whose condition it is.
     pub(super) fn holds(&self, asked: &Asked<'_>, route: &Route, disk: Disk<'_>) -> Holds {
         let request = asked.request;

@@ -205,9 +205,9 @@ configs! {
         /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.
         precompressed: At<Vec<Coding>> = At::default(),
         /// Whether files beside their originals that are compressed by a dictionary (`app.js.dcb`, `app.js.dcz`) are sent over TLS to clients that have the dictionary
-        /// (RFC 9842), unless they are older than their originals. `sealion compress --dictionary` creates them.
-        dictionary_compressed: bool = false,
-        /// Whether clients keep responses as dictionaries for later responses, and for which paths: `{ match = "/app/*/main.js" }`.
+        /// (RFC 9842), unless they are older than their originals. `sealion compress --dictionary` creates them. Refused for a site without TLS.
+        dictionary_compressed: At<bool> = false.into(),
+        /// Whether clients keep responses as dictionaries for later responses over TLS, and for which paths: `{ match = "/app/*/main.js" }`.
         use_as_dictionary: Switch<UseAsDictionaryConfig> = Short::Short(false),
         /// Formats of images beside their originals (`photo.jpg.avif`, `photo.jpg.webp`), of `avif` and `webp`, the preferred one first. They are
         /// sent to clients that name the format in Accept, unless they are older than their originals.
@@ -227,7 +227,8 @@ configs! {
         etag: EntityTags = EntityTags::default(),
         /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
         show_dotfiles: bool = false,
-        /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`. `"*"`: the type of names without an extension that has one.
+        /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`. `"*"`: the type of names without an extension that has one;
+        /// `"*.*"`: the type of all names whose extension is not in this table.
         media_types: BTreeMap<String, At<String>> = BTreeMap::new(),
         /// Whether responses carry `Server: sealion`.
         server_header: bool = true,
@@ -236,14 +237,14 @@ configs! {
         /// Cache-Control of responses with a file, for instance `public, max-age=3600`, with placeholders. Empty: none.
         cache_control: At<String> = At::default(),
         /// Cache-Control of what servers answer with status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308. It replaces their own Cache-Control and
-        /// Expires, as `expires` of nginx does. Placeholders; empty: theirs are sent.
+        /// Expires, as `expires` of nginx does. Placeholders; empty: theirs are sent. Refused where neither the route nor one within it forwards.
         forwarded_cache_control: At<String> = At::default(),
         /// Links that browsers are sent in a response 103 (Early Hints), while the page that needs them is being made or fetched: values of Link, for instance
         /// `</app.css>; rel=preload; as=style`. Browsers follow `preload` and `preconnect`.
         early_hints: Vec<At<String>> = Vec::new(),
         /// Preset of security header fields.
         security_headers: SecurityHeaders = SecurityHeaders::Off,
-        /// Strict-Transport-Security.
+        /// Strict-Transport-Security. Browsers keep it for the whole host: set it for the site.
         hsts: HstsConfig = HstsConfig::default(),
         /// Cross-origin access: other origins whose scripts may read this site.
         cors: CorsConfig = CorsConfig::default(),

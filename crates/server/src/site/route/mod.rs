@@ -371,8 +371,8 @@ impl Routes {
         }
     }
 
-    /// The routes that are passed over or taken by their conditions, and whether these hold.
-    pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
+    /// The routes that are passed over or taken by their conditions, whether these hold, and whether they ask for the client's address.
+    pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str, bool)> {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
             let route = &self.all[number];
@@ -384,6 +384,7 @@ impl Routes {
                     Holds::No => "fail",
                     Holds::Unclear => "hold for some of several values",
                 },
+                route.conditions.as_ref().is_some_and(Condition::asks_for_client),
             ));
             Ok(holds != Holds::No)
         };

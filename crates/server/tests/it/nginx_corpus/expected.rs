@@ -8,4 +8,7 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("dot-segments", "by design: 400, since no client library sends such paths"),
     ("error-page-redirect", "a path with the status of a redirect is lost"),
     ("forwarded-fields", "X-Forwarded-For of untrusted clients is dropped"),
+    ("hsts-without-tls", "by design: HSTS is not sent without TLS, which is named"),
+    ("realm-by-network", "a realm by a table is closed, which is named"),
+    ("rewrites-one-after-another", "rewrites without a flag are not followed by the next one, which is named"),
 ];

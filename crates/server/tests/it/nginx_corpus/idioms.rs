@@ -3,7 +3,7 @@
 //!
 //! A file `NAME.conf` is the content of an `http` block. Its first line says what the idiom is for; its comments with a method and a URL are the requests.
 //! `@DIR@` is the directory of the files that [`Places::new`] writes; `@ORIGIN@`, `@OTHER@` and `@PHP@` are servers that answer with the request they got,
-//! `@DEAD@` refuses connections. To see the differences of some idioms: `SEALION_IDIOMS=proxy cargo test -p sealion --test it idioms:: -- --nocapture`.
+//! `@DEAD@` refuses connections. To see the differences of some idioms: `SEALION_IDIOMS=proxy,alias cargo test -p sealion --test it idioms:: -- --nocapture`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,6 +54,7 @@ impl Places {
         write("www/long.txt", "a long text\n".repeat(200).as_bytes());
         write("www/style.css.gz", &gzip(b"www/style.css"));
         write("fastcgi_params", FASTCGI_PARAMS.as_bytes());
+        write("moved.map", b"/old-a /new-a;\n/old-b https://b.test/new?y=2;\n");
         let hash = bcrypt::hash_with_result("secret", 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
         write("htpasswd", format!("ada:{hash}\n").as_bytes());
         // `openssl passwd -apr1 -salt lZL6Vxci secret`
@@ -143,7 +144,10 @@ fn idioms() -> Vec<PathBuf> {
         .expect("the corpus is there")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "conf"))
-        .filter(|path| path.file_stem().is_some_and(|name| name.to_string_lossy().contains(&wanted)))
+        .filter(|path| {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            wanted.split(',').any(|wanted| name.contains(wanted))
+        })
         .collect();
     files.sort();
     files

@@ -135,8 +135,8 @@ fn a_route_inherits_what_it_does_not_set() {
 #[test]
 fn paths_are_tried_one_after_another() {
     let (site, upstream) = (Site::new(), echo());
-    for (name, content) in [("x.txt", "file"), ("dir/index.html", "index"), ("app.html", "app"), ("page.html", "page")]
-    {
+    let files = [("x.txt", "file"), ("dir/index.html", "index"), ("app.html", "app"), ("page.html", "page")];
+    for (name, content) in files.into_iter().chain([("bare/x.txt", "file"), ("listed/x.txt", "file")]) {
         site.add(name, content);
     }
     let keys = format!(
@@ -144,6 +144,10 @@ fn paths_are_tried_one_after_another() {
         [[site.route]]
         path = "/"
         try = ["{{path}}", "{{path}}.html", "{{path}}/", "@app"]
+
+        [[site.route.route]]
+        path = "/listed/"
+        listing = true
 
         [[site.route]]
         path = "/spa/"
@@ -176,8 +180,20 @@ fn paths_are_tried_one_after_another() {
         let posted = request(&mut site.connect(&server), "POST", target, &[("Content-Length", "0")]);
         assert_eq!(posted.status, status, "files answer GET and HEAD alone: {target}");
     }
-    let moved = request(&mut site.connect(&server), "GET", "/dir?q=1", &[]);
-    assert_eq!((moved.status, moved.field("location")), (301, Some("/dir/?q=1")), "links of an index are relative");
+    for (target, to) in [("/dir?q=1", "/dir/?q=1"), ("/bare", "/bare/")] {
+        let moved = request(&mut site.connect(&server), "GET", target, &[]);
+        assert_eq!((moved.status, moved.field("location")), (301, Some(to)), "links of an index are relative");
+    }
+    for (method, target, status) in [
+        ("GET", "/bare/", 403),
+        ("HEAD", "/bare/", 403),
+        ("POST", "/bare/", 403),
+        ("PUT", "/bare/", 405),
+        ("GET", "/listed/", 200),
+    ] {
+        let response = request(&mut site.connect(&server), method, target, &[("Content-Length", "0")]);
+        assert_eq!(response.status, status, "a directory ends the search: {method} {target}");
+    }
 }
 
 #[test]

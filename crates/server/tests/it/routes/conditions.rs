@@ -1,7 +1,10 @@
 //! Routes with conditions: a route whose conditions fail is passed over.
 
+use sealion_testkit::server::Server;
+
 use super::{request, text};
 use crate::support::Site;
+use crate::support::config::Config;
 
 const ROUTES: &str = r#"
     [[site.route]]
@@ -137,14 +140,154 @@ fn the_way_of_a_request_is_explained() {
         "goes on with /new/x\n",
         "/new/x: route /new/x\n",
         "conditions of /new/: hold\n",
-        "networks, of route /new/\n",
+        "networks, of route /new/: the client's address decides: add --client ADDRESS\n",
         "action, of route /new/\n",
         "forwards to http://127.0.0.1:9\n",
+        "  answer: the response of http://127.0.0.1:9, if the networks let the client pass\n",
     ] {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
     let shown = explain("GET https://example.org/new/x", &[]);
-    assert!(shown.contains("conditions of /new/: fail\n") && shown.contains("sends a file\n"), "{shown}");
+    assert!(shown.contains("conditions of /new/: fail\n"), "{shown}");
+    assert!(shown.contains(&format!("answer: 404: there is no {}/new/x\n", site.root().display())), "{shown}");
+    let beta = ["-H", "X-Beta: 1", "--client"];
+    let shown = explain("GET https://example.org/new/x", &[&beta[..], &["192.0.2.1"]].concat());
+    assert!(shown.contains("answer: 403: networks of route /new/ refuse 192.0.2.1\n"), "{shown}");
+    let shown = explain("GET https://example.org/new/x", &[&beta[..], &["10.1.2.3"]].concat());
+    assert!(shown.contains("route /new/: 10.1.2.3 may pass\n") && shown.contains("answer: the response of"), "{shown}");
+}
+
+#[test]
+fn the_end_of_a_request_is_explained_as_it_is_answered() {
+    let site = Site::new();
+    for (name, content) in
+        [("index.html", "home"), ("app.html", "app"), ("docs/a.txt", "a"), ("page.html", "page"), ("404.html", "none")]
+    {
+        site.add(name, content);
+    }
+    let keys = r#"
+        fallback = "/app.html"
+        extensions = ["html"]
+
+        [[site.route]]
+        path = "/docs/"
+        fallback = "/app.html"
+        error_pages = { 404 = "/404.html" }
+
+        [[site.route]]
+        path = "/tried/"
+        try = ["{path}.html", "/docs/", "=410"]
+
+        [[site.route]]
+        path = "/office/"
+        match = { client = ["10.0.0.0/8"] }
+        respond = 204
+
+        [[site.route]]
+        path = "/inner/"
+        internal = true
+
+        [[site.route]]
+        path = "/away/"
+        redirect = "https://other.example{uri}"
+    "#;
+    let config = site.config(keys);
+    let file = config.write();
+    let root = site.root().display().to_string();
+    let server = config.serve_from_user_space();
+    let html = "Accept: text/html";
+    for (request, field, client, expected) in [
+        ("GET https://example.org/", "", "", format!("200: the index {root}/index.html")),
+        ("GET https://example.org/page", "", "", format!("200: the file {root}/page.html")),
+        ("GET https://example.org/docs/a.txt", "", "", format!("200: the file {root}/docs/a.txt")),
+        ("GET https://example.org/docs", "", "", "301: a directory: redirected to /docs/".to_owned()),
+        ("POST https://example.org/docs/a.txt", "", "", "405: files answer GET and HEAD alone".to_owned()),
+        (
+            "GET https://example.org/users/1.x",
+            html,
+            "",
+            format!("200: the fallback /app.html: there is no {root}/users/1.x, {root}/users/1.x.html"),
+        ),
+        (
+            "GET https://example.org/docs/b.txt",
+            "Accept: image/png",
+            "",
+            format!(
+                "404: there is no {root}/docs/b.txt, {root}/docs/b.txt.html; the fallback /app.html is for clients whose Accept has HTML, with the error page /404.html"
+            ),
+        ),
+        ("GET https://example.org/tried/x", "", "", "403: the directory has no index and no listing".to_owned()),
+        ("GET https://example.org/office/x", html, "10.0.0.1", "204: a response of its own".to_owned()),
+        (
+            "GET https://example.org/office/x",
+            html,
+            "192.0.2.1",
+            format!("200: the fallback /app.html: there is no {root}/office/x, {root}/office/x.html"),
+        ),
+        (
+            "GET https://example.org/inner/x",
+            "",
+            "",
+            "404: the route is internal: only other routes lead there".to_owned(),
+        ),
+        (
+            "GET https://example.org/away/x?y=1",
+            "",
+            "",
+            "308: a redirect to https://other.example/away/x?y=1".to_owned(),
+        ),
+    ] {
+        let mut check = std::process::Command::new(crate::support::PROGRAM);
+        check.args(["check", "--config"]).arg(&file).args(["--explain", request]);
+        if !field.is_empty() {
+            check.args(["-H", field]);
+        }
+        if !client.is_empty() {
+            check.args(["--client", client]);
+        }
+        let output = check.output().expect("the program starts");
+        let shown = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(shown.lines().last(), Some(&*format!("  answer: {expected}")), "{request}: {shown}");
+        // The server answers so, but for conditions about the client.
+        let (method, url) = request.split_once(' ').expect("a method");
+        let target = url.strip_prefix("https://example.org").expect("the host");
+        let fields =
+            field.split_once(": ").map_or(vec![("Content-Length", "0")], |field| vec![field, ("Content-Length", "0")]);
+        if client.is_empty() {
+            let response = request_to(&site, &server, (method, target), &fields);
+            assert!(expected.starts_with(&format!("{response}: ")), "{request}: {response}");
+        }
+    }
+}
+
+fn request_to(site: &Site, server: &Server, (method, target): (&str, &str), fields: &[(&str, &str)]) -> u16 {
+    super::request(&mut site.connect(server), method, target, fields).status
+}
+
+#[test]
+fn a_host_without_a_site_is_explained() {
+    let site = Site::new();
+    site.add("index.html", "home");
+    let listen = "address = '127.0.0.1:0'\n";
+    let one = |default: &str| format!("names = ['a.example']\n{default}");
+    for (default, expected) in [
+        (
+            "default = true\n",
+            "unknown host c.example: no site has this name on the listener, and the default site answers\nsite a.example\n",
+        ),
+        (
+            "",
+            "unknown host c.example: no site has this name on the listener, and no site is the default there\n  answer: 421\n",
+        ),
+    ] {
+        let config = Config::within(site.outside()).listen(listen).site(site.root(), &[&site.pki], &one(default));
+        let file = config.site(site.root(), &[&site.pki], "names = ['b.example']\n").write();
+        let mut check = std::process::Command::new(crate::support::PROGRAM);
+        check.args(["check", "--config"]).arg(file).args(["--explain", "GET https://c.example/"]);
+        let output = check.output().expect("the program starts");
+        let shown = String::from_utf8(output.stdout).expect("text");
+        assert!(shown.starts_with("listener 127.0.0.1:0\n") && shown.contains(expected), "{shown}");
+    }
 }
 
 #[test]

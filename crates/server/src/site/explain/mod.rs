@@ -1,0 +1,265 @@
+//! `sealion check --explain`: the way of a request through the routes of its site, in words.
+//!
+//! ```text
+//! site ─► for each route on the way: conditions, guards, action ─► files, as they are on the disk ─► the answer
+//!                                    guards.rs                      files.rs
+//! ```
+
+mod files;
+mod guards;
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use sealion_http::path::SitePath;
+use sealion_http::{Request, Target};
+
+use super::answer::Client;
+use super::forwarded_path::ForwardedPath;
+use super::pages::{ErrorPage, Page};
+use super::route::{Action, Disk, Last, Route, Try};
+use super::{Site, readings};
+use crate::placeholders::Asked;
+
+/// Routes that are followed.
+const MAX_TURNS: usize = 10;
+
+impl Site {
+    /// The way of a request, a line for each step, and how it is answered.
+    pub(crate) fn explain(&self, request: &Request<'_>, client: Client) -> String {
+        let way = Way { site: self, request, client, lines: String::new(), refusal: None, networks_decide: false };
+        way.explain()
+    }
+}
+
+/// The way of a request, as far as it was followed.
+struct Way<'a> {
+    site: &'a Site,
+    request: &'a Request<'a>,
+    client: Client,
+    lines: String,
+    /// The first answer that a guard gives in place of all that follows.
+    refusal: Option<String>,
+    /// Whether a route on the way has networks, and the client's address is unknown.
+    networks_decide: bool,
+}
+
+/// A route on the way, with the path that led there.
+struct Step<'a> {
+    route: &'a Route,
+    raw: String,
+    query: Option<String>,
+    /// Whether another route led there.
+    is_led: bool,
+}
+
+/// Where a step leads.
+enum Next<'a> {
+    Step(Step<'a>),
+    /// How the request is answered.
+    Answer(String),
+}
+
+impl<'a> Way<'a> {
+    fn explain(mut self) -> String {
+        let answer = self.follow();
+        let answer = match self.refusal.take() {
+            None if self.networks_decide => format!("{answer}, if the networks let the client pass"),
+            refusal => refusal.unwrap_or(answer),
+        };
+        self.say(1, format_args!("answer: {answer}"));
+        self.lines
+    }
+
+    /// Adds a line.
+    fn say(&mut self, depth: usize, what: impl std::fmt::Display) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.lines, "{:indent$}{what}", "", indent = 2 * depth);
+    }
+
+    fn follow(&mut self) -> String {
+        let Target::Path { path: raw, query } = self.request.target else { return "405: it names no path".to_owned() };
+        let (route, path) = self.site.locate(self.request, self.client, Disk::Waits);
+        let path = match path {
+            Ok(path) => path,
+            Err(status) => {
+                self.say(1, format_args!("{raw}: {}", self.site.named_in_words(route)));
+                return match status.code() {
+                    404 if SitePath::parse(raw, true).is_ok() => self.with_page(route, 404, files::HIDDEN),
+                    404 => "404: no file can have this path".to_owned(),
+                    code => format!("{code}: the path or a condition can be read in several ways"),
+                };
+            }
+        };
+        self.explain_readings(raw, &path);
+        let mut step = Step { route, raw: raw.to_owned(), query: query.map(str::to_owned), is_led: false };
+        let mut seen = Vec::new();
+        loop {
+            let next = match self.explain_step(&step) {
+                Next::Step(next) => next,
+                Next::Answer(answer) => return answer,
+            };
+            seen.push((step.route.number, step.raw, step.query));
+            step = next;
+            let is_again = seen
+                .iter()
+                .any(|(route, raw, query)| (*route, raw, query) == (step.route.number, &step.raw, &step.query));
+            if is_again || seen.len() > MAX_TURNS {
+                return "500: the routes lead in a circle".to_owned();
+            }
+        }
+    }
+
+    fn explain_readings(&mut self, raw: &str, path: &SitePath<'_>) {
+        let readings = match readings::of_forwarded(ForwardedPath::requested(raw, path)) {
+            Ok(readings) => readings,
+            Err(status) => {
+                let what = "the path can be read in ways that are refused where it is forwarded";
+                return self.say(1, format_args!("{what}: {status}"));
+            }
+        };
+        for reading in readings {
+            let shown = String::from_utf8_lossy(reading.full()).into_owned();
+            self.say(1, format_args!("an application may read it as {shown}"));
+        }
+    }
+
+    fn explain_step(&mut self, step: &Step<'a>) -> Next<'a> {
+        let Step { route, raw, query, is_led } = step;
+        let parsed = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw));
+        let Ok(parsed) = parsed else { return Next::Answer(format!("404: no path is {raw}")) };
+        let asked = Asked { is_led: *is_led, ..self.site.asked(self.request, &parsed, query.as_deref(), self.client) };
+        let shown = String::from_utf8_lossy(parsed.full()).into_owned();
+        self.say(1, format_args!("{shown}: {}", self.site.named_in_words(route)));
+        if let Some(routes) = &self.site.routes {
+            for (label, holds, asks_for_client) in routes.conditions(&asked).into_iter().filter(|_| !route.is_named()) {
+                let is_unknown = asks_for_client && self.client.address.is_none();
+                let hint = if is_unknown { ", without a client's address: add --client ADDRESS" } else { "" };
+                self.say(2, format_args!("conditions of {label}: {holds}{hint}"));
+            }
+        }
+        self.explain_settings(step, &parsed);
+        let asked = Asked { groups: Some(&route.groups), ..asked };
+        self.explain_action(step, &parsed, &asked)
+    }
+
+    fn explain_action(&mut self, step: &Step<'a>, path: &SitePath<'_>, asked: &Asked<'_>) -> Next<'a> {
+        let route = step.route;
+        match &*route.action {
+            Action::Files => self.explain_files(step, path, asked),
+            Action::Forward(forward) => match forward.choose(asked) {
+                Ok(rule) => {
+                    if rule.files_first
+                        && let Some(next) = self.file_first(step, path, asked)
+                    {
+                        return next;
+                    }
+                    let name = rule.upstream_name();
+                    self.say(2, format_args!("forwards to {name}"));
+                    if let Some((share, name)) = rule.mirrors() {
+                        self.say(2, format_args!("copies {share}% of the requests to {name}"));
+                    }
+                    let intercepts = if rule.intercept_errors { ", whose errors get the error pages" } else { "" };
+                    Next::Answer(format!("the response of {name}{intercepts}"))
+                }
+                Err(status) => Next::Answer(format!("{status}: its values name no server")),
+            },
+            Action::Respond(respond) if respond.is_withheld() => {
+                Next::Answer("none: the connection is closed".to_owned())
+            }
+            Action::Respond(respond) => {
+                Next::Answer(self.with_page(route, respond.status.code(), "a response of its own"))
+            }
+            Action::Redirect(redirect) => match redirect.response(asked) {
+                Ok(response) => {
+                    let location = response.fields.location.unwrap_or_default();
+                    self.say(2, format_args!("redirects to {location}"));
+                    Next::Answer(format!("{}: a redirect to {location}", response.status.code()))
+                }
+                Err(_) => Next::Answer("400: a value of the request fits no URL".to_owned()),
+            },
+            Action::Deny => Next::Answer(self.with_page(route, 403, "the route denies every request")),
+            Action::Rewrite(rewrite) => {
+                let Ok(to) = rewrite.to.render_url(asked) else { return unfit() };
+                let stays = if rewrite.stays { " in this route" } else { "" };
+                self.say(2, format_args!("goes on with {to}{stays}"));
+                match rewrite.stays {
+                    true => self.stay(step, &to),
+                    false => self.lead_to(step, &to),
+                }
+            }
+            Action::Try(tries) => self.explain_tries(step, tries, path, asked),
+        }
+    }
+
+    fn explain_tries(&mut self, step: &Step<'a>, tries: &Try, path: &SitePath<'_>, asked: &Asked<'_>) -> Next<'a> {
+        for template in &tries.paths {
+            let Ok(to) = template.render_url(asked) else { return unfit() };
+            let found = self.tried(step, &to, asked);
+            self.say(2, format_args!("tries {to}: {}", found.as_ref().map_or("there is none", |_| "it is there")));
+            if let Some(next) = found {
+                return next;
+            }
+        }
+        match &tries.last {
+            Last::Status(status) => {
+                Next::Answer(self.with_page(step.route, status.code(), "nothing that was tried is there"))
+            }
+            Last::Path(template) => match template.render_url(asked) {
+                Ok(to) => {
+                    self.say(2, format_args!("goes on with {to}"));
+                    self.lead_to(step, &to)
+                }
+                Err(_) => unfit(),
+            },
+            Last::Named(name) => {
+                self.say(2, format_args!("goes on in {name}"));
+                let own = self.site.asked(self.request, path, step.query.as_deref(), self.client);
+                let route = self.site.routes.as_ref().and_then(|routes| routes.named(name, &own));
+                match route {
+                    Some(Ok(route)) => {
+                        Next::Step(Step { route, raw: step.raw.clone(), query: step.query.clone(), is_led: true })
+                    }
+                    _ => Next::Answer(format!("404: no route has the name {name}")),
+                }
+            }
+        }
+    }
+
+    /// The step to another path.
+    fn lead_to(&self, step: &Step<'a>, to: &str) -> Next<'a> {
+        let (raw, own) = to.split_once('?').map_or((to, None), |(raw, query)| (raw, Some(query)));
+        let Ok(path) = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)) else { return unfit() };
+        let query = own.map(str::to_owned).or_else(|| step.query.clone());
+        let asked = self.site.asked(self.request, &path, query.as_deref(), self.client);
+        match self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits) {
+            Ok(route) => Next::Step(Step { route, raw: raw.to_owned(), query, is_led: true }),
+            Err(status) => Next::Answer(format!("{status}: a condition can be read in several ways")),
+        }
+    }
+
+    /// A status with its reason, and the error page of a route for it.
+    fn with_page(&self, route: &Route, status: u16, why: &str) -> String {
+        let pages = route.features.error_pages.as_ref();
+        let page = sealion_http::Status::new(status).and_then(|status| pages?.get(status));
+        let page = match page {
+            None => String::new(),
+            Some(ErrorPage::File(page, _)) => format!(", with the error page {}", name_of(page)),
+            Some(ErrorPage::Elsewhere(target)) => format!(", then error_pages leads to {}", target.text.value),
+        };
+        format!("{status}: {why}{page}")
+    }
+}
+
+fn name_of(page: &Page) -> String {
+    page.path().map(|path| String::from_utf8_lossy(path.full()).into_owned()).unwrap_or_default()
+}
+
+fn unfit<'a>() -> Next<'a> {
+    Next::Answer("400: a value of the request fits no path".to_owned())
+}
+
+/// The client's address in words.
+fn client_of(address: Option<IpAddr>) -> String {
+    address.map_or_else(|| "a client without an address".to_owned(), |address| address.to_string())
+}
