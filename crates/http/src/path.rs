@@ -40,6 +40,9 @@ impl<'a> SitePath<'a> {
         let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
         let names_directory = relative.is_empty() || relative.ends_with('/');
         // Usually the request's own bytes can be borrowed.
+        if is_plain(relative.as_bytes()) {
+            return Ok(SitePath { full: Cow::Borrowed(path.as_bytes()), names_directory });
+        }
         let is_verbatim = !path.contains('%') && !path.contains("//");
         let mut decoded = Vec::new();
         for segment in relative.split('/').filter(|segment| !segment.is_empty()) {
@@ -192,6 +195,16 @@ impl<'a> SitePath<'a> {
         }
         location
     }
+}
+
+/// Whether all segments of a path are names as they stand: nothing is encoded, and no segment is empty or begins with a dot. It is a single pass over the bytes.
+fn is_plain(relative: &[u8]) -> bool {
+    let mut begins = true;
+    relative.iter().all(|byte| {
+        let is_plain = *byte != b'%' && !(begins && matches!(byte, b'/' | b'.'));
+        begins = *byte == b'/';
+        is_plain
+    })
 }
 
 fn check_segment(segment: &[u8], show_dotfiles: bool) -> Result<(), Unnameable> {

@@ -115,15 +115,16 @@ pub struct Conditions<'a> {
 impl<'a> Conditions<'a> {
     /// Records a field line if its field is a member, and ignores it otherwise. `name` may be in any case; `value` has
     /// no surrounding whitespace.
-    pub fn add(&mut self, name: &str, value: &'a [u8]) {
+    pub fn add(&mut self, name: impl AsRef<[u8]>, value: &'a [u8]) {
+        let name = name.as_ref();
         match name.len() {
-            5 if name.eq_ignore_ascii_case("range") => self.range.add(value),
-            8 if name.eq_ignore_ascii_case("if-match") => self.if_match.add(value),
-            8 if name.eq_ignore_ascii_case("if-range") => self.if_range.add(value),
-            13 if name.eq_ignore_ascii_case("if-none-match") => self.if_none_match.add(value),
-            15 if name.eq_ignore_ascii_case("accept-encoding") => self.accept_encoding.add(value),
-            17 if name.eq_ignore_ascii_case("if-modified-since") => self.if_modified_since.add(value),
-            19 if name.eq_ignore_ascii_case("if-unmodified-since") => self.if_unmodified_since.add(value),
+            5 if name.eq_ignore_ascii_case(b"range") => self.range.add(value),
+            8 if name.eq_ignore_ascii_case(b"if-match") => self.if_match.add(value),
+            8 if name.eq_ignore_ascii_case(b"if-range") => self.if_range.add(value),
+            13 if name.eq_ignore_ascii_case(b"if-none-match") => self.if_none_match.add(value),
+            15 if name.eq_ignore_ascii_case(b"accept-encoding") => self.accept_encoding.add(value),
+            17 if name.eq_ignore_ascii_case(b"if-modified-since") => self.if_modified_since.add(value),
+            19 if name.eq_ignore_ascii_case(b"if-unmodified-since") => self.if_unmodified_since.add(value),
             _ => {}
         }
     }

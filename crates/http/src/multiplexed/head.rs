@@ -69,14 +69,11 @@ impl<'a> RequestHead<'a> {
     /// For CONNECT without a protocol the target is its authority, as in HTTP/1.1, and the result is also `None`.
     #[inline]
     pub fn to_request(&self) -> Option<Request<'a>> {
-        let mut request = self.to_described()?;
-        for (name, value) in self.fields.iter() {
-            // Only the fields of conditions matter, and their names are valid UTF-8.
-            if let Ok(name) = std::str::from_utf8(name) {
-                request.conditions.add(name, value);
-            }
+        let mut request = self.to_described();
+        if let Some(request) = &mut request {
+            self.fields.iter().for_each(|(name, value)| request.conditions.add(name, value));
         }
-        Some(request)
+        request
     }
 
     /// The same without conditions, for a log.

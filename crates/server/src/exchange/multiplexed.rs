@@ -155,32 +155,36 @@ impl<'a> Answers<'_, 'a> {
         let Answers { context, protocol, streams } = *self;
         let decoded = head.request();
         let is_too_long = decoded.path.is_some_and(|path| path.len() > current.head_limits.request_line);
-        let Some(request) = as_seen(&decoded) else {
+        // The request, and the response below, stay where they were made: a move copies hundreds of bytes.
+        let request = as_seen(&decoded);
+        let Some(request) = &request else {
             let head = std::mem::replace(head, free_head());
             return Answer::Later(refuse(context, protocol, Status::BAD_REQUEST, head), Later::default());
         };
         if is_too_long {
-            drop(request);
             let head = std::mem::replace(head, free_head());
             return Answer::Later(refuse(context, protocol, Status::URI_TOO_LONG, head), Later::default());
         }
         let now = now();
         let peer = context.peer(request.fields, protocol);
-        let mut exchange = Exchange::begin(context, &current, peer, Some(&request));
+        let mut exchange = Exchange::begin(context, &current, peer, Some(request));
         exchange.admit(permit, stream.connection());
-        if let Some(mut response) = exchange.answer_at_once(stream, now) {
+        let mut response = exchange.answer_at_once(stream, now);
+        let ready = response.as_mut().and_then(|response| {
             let needs_place = response.body.holds_descriptor();
             let place = if needs_place { streams.try_take() } else { None };
             // Without a place, the file is let go, and the request waits for a place.
-            if place.is_some() || !needs_place {
-                let framing = exchange.answered(&mut response);
-                let describes_request = exchange.describes_request();
-                let owed = exchange.park();
-                let head = describes_request.then(|| std::mem::replace(head, free_head()));
-                let answered =
-                    Answered { head, current, owed, response, framing, is_tunnel: false, block: None, _place: place };
-                return Answer::Now(Box::new(answered));
-            }
+            (place.is_some() || !needs_place).then(|| (exchange.answered(response), place))
+        });
+        if let Some((framing, place)) = ready
+            && let Some(response) = response
+        {
+            let describes_request = exchange.describes_request();
+            let owed = exchange.park();
+            let head = describes_request.then(|| std::mem::replace(head, free_head()));
+            let (is_tunnel, block, _place) = (false, None, place);
+            let answered = Answered { head, current, owed, response, framing, is_tunnel, block, _place };
+            return Answer::Now(Box::new(answered));
         }
         let inbound = exchange.inbound(stream, now);
         let later = exchange.later();
@@ -404,11 +408,12 @@ async fn wait_for_place(
 
 /// The request as sites see it. CONNECT with a protocol becomes the request for this protocol over HTTP/1.1: a GET (RFC 8441 §5).
 pub(super) fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
-    let mut request = decoded.to_request()?;
-    if decoded.protocol.is_some() {
+    // In its place from the start, so that it is not moved there.
+    let mut request = decoded.to_request();
+    if let Some(request) = request.as_mut().filter(|_| decoded.protocol.is_some()) {
         request.method = Method::Get;
     }
-    Some(request)
+    request
 }
 
 thread_local! {

@@ -95,6 +95,9 @@ pub(super) fn expression_of(name: &str) -> Option<Regex> {
     RegexBuilder::new(&expression(name)?).unicode(false).size_limit(REGEX_SIZE).build().ok()
 }
 
+/// Bytes of a name that is looked up in other spellings.
+const MAX_NAME: usize = 256;
+
 /// Bound on a compiled expression, in bytes; usual ones have a few thousand.
 const REGEX_SIZE: usize = 1 << 20;
 
@@ -131,8 +134,16 @@ impl Hosts {
         if let Some(owner) = self.exact.get(host) {
             return Some(owner.site);
         }
+        let is_normal = !host.bytes().any(|byte| byte.is_ascii_uppercase()) && !host.as_bytes().ends_with(b".");
+        match is_normal {
+            true => self.find_pattern(host),
+            false => self.find_in_lower_case(host),
+        }
+    }
+
+    fn find_in_lower_case(&self, host: &str) -> Option<usize> {
         // A name has at most 253 bytes (RFC 1035 §2.3.4).
-        let mut lower = [0; 256];
+        let mut lower = [0; MAX_NAME];
         let lower = lower.get_mut(..host.len())?;
         lower.copy_from_slice(host.as_bytes());
         lower.make_ascii_lowercase();
@@ -145,6 +156,11 @@ impl Hosts {
     }
 
     fn find_pattern(&self, name: &str) -> Option<usize> {
+        let has_patterns =
+            !self.beneath.is_empty() || !self.beginning.is_empty() || !self.expressions.is_empty();
+        if !has_patterns || name.len() > MAX_NAME {
+            return None;
+        }
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.').filter(|_| !self.beneath.is_empty()) {
             if let Some(owner) = self.beneath.get(parent) {

@@ -87,10 +87,9 @@ impl Sites {
 
 /// The host of an authority, without the port.
 pub(crate) fn host(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
+    // A port begins behind the last byte that is no digit.
+    let digits = authority.bytes().rev().take_while(u8::is_ascii_digit).count();
+    authority[..authority.len() - digits].strip_suffix(':').unwrap_or(authority)
 }
 
 #[cfg(test)]

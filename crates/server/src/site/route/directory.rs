@@ -33,7 +33,8 @@ impl Route {
         asked: impl FnOnce() -> Asked<'p>,
     ) -> Option<FileLocation<'_, 'p>> {
         let alias = &*self.alias;
-        let rest = path.as_bytes().strip_prefix(alias)?;
+        // Without an alias nothing is compared: a masked load at the dangling address of an empty slice costs hundreds of cycles.
+        let rest = if alias.is_empty() { path.as_bytes() } else { path.as_bytes().strip_prefix(alias)? };
         if !alias.is_empty() && !rest.is_empty() && !rest.starts_with(b"/") {
             return None;
         }
