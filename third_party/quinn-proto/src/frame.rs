@@ -378,6 +378,9 @@ impl<'a> IntoIterator for &'a Ack {
 }
 
 impl Ack {
+    /// Type, largest acknowledged, delay, range count and first range
+    pub(crate) const MIN_SIZE: usize = 5;
+
     pub fn encode<W: BufMut>(
         delay: u64,
         ranges: &ArrayRangeSet,

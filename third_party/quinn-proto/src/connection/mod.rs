@@ -41,6 +41,7 @@ mod ack_frequency;
 use ack_frequency::AckFrequencyState;
 
 mod assembler;
+use assembler::Assembler;
 pub use assembler::Chunk;
 
 mod cid_state;
@@ -66,6 +67,8 @@ use paths::{PathData, PathResponses};
 pub(crate) mod qlog;
 
 mod send_buffer;
+
+mod sent_packets;
 
 mod spaces;
 #[cfg(fuzzing)]
@@ -176,6 +179,8 @@ pub struct Connection {
     spin: bool,
     /// Packet number spaces: initial, handshake, 1-RTT
     spaces: [PacketSpace; 3],
+    /// Packets were sent since the loss detection timer was set
+    loss_detection_outdated: bool,
     /// Highest usable packet number space
     highest_space: SpaceId,
     /// 1-RTT keys used prior to a key update
@@ -342,6 +347,7 @@ impl Connection {
                 &TransportParameters::default(),
             )),
             next_bundled_ack_time: None,
+            loss_detection_outdated: false,
 
             pto_count: 0,
 
@@ -463,6 +469,19 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let transmit = self.poll_transmit_inner(now, max_datagrams, buf);
+        if mem::take(&mut self.loss_detection_outdated) {
+            self.set_loss_detection_timer(now);
+        }
+        transmit
+    }
+
+    fn poll_transmit_inner(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         assert!(max_datagrams != 0);
         let max_datagrams = match self.config.enable_segmentation_offload {
             false => 1,
@@ -551,12 +570,7 @@ impl Connection {
                 continue;
             }
 
-            let mut ack_eliciting = !self.spaces[space_id].pending.is_empty(&self.streams)
-                || self.spaces[space_id].ping_pending
-                || self.spaces[space_id].immediate_ack_pending;
-            if space_id == SpaceId::Data {
-                ack_eliciting |= self.can_send_1rtt(frame_space_1rtt);
-            }
+            let ack_eliciting = can_send.other;
 
             pad_datagram_to_mtu |= space_id == SpaceId::Data && self.config.pad_to_mtu;
 
@@ -1475,7 +1489,7 @@ impl Connection {
             let space = &mut self.spaces[space];
             if space.largest_acked_packet.is_none_or(|pn| ack.largest > pn) {
                 space.largest_acked_packet = Some(ack.largest);
-                if let Some(info) = space.sent_packets.get(&ack.largest) {
+                if let Some(info) = space.sent_packets.get(ack.largest) {
                     // This should always succeed, but a misbehaving peer might ACK a packet we
                     // haven't sent. At worst, that will result in us spuriously reducing the
                     // congestion window.
@@ -1491,8 +1505,9 @@ impl Connection {
         let mut newly_acked = ArrayRangeSet::new();
         for range in ack.iter() {
             self.packet_number_filter.check_ack(space, range.clone())?;
-            for (&pn, _) in self.spaces[space].sent_packets.range(range) {
-                newly_acked.insert_one(pn);
+            let (start, end) = range.into_inner();
+            if let Some(first) = self.spaces[space].sent_packets.first_in(start..=end) {
+                newly_acked.insert(first..end + 1);
             }
         }
 
@@ -1501,8 +1516,16 @@ impl Connection {
         }
 
         let mut ack_eliciting_acked = false;
-        for packet in newly_acked.elts() {
-            if let Some(info) = self.spaces[space].take(packet) {
+        for range in newly_acked.iter() {
+            let mut next = range.start;
+            while let Some(packet) = self.spaces[space]
+                .sent_packets
+                .first_in(next..=range.end - 1)
+            {
+                next = packet + 1;
+                let Some(info) = self.spaces[space].take(packet) else {
+                    break;
+                };
                 if let Some(acked) = info.largest_acked {
                     // Assume ACKs for all packets below the largest acknowledged in `packet` have
                     // been received. This can cause the peer to spuriously retransmit if some of
@@ -1712,7 +1735,10 @@ impl Connection {
         let space = &mut self.spaces[pn_space];
         space.loss_time = None;
 
-        for (&packet, info) in space.sent_packets.range(0..largest_acked_packet) {
+        for (packet, info) in space.sent_packets.iter() {
+            if packet >= largest_acked_packet {
+                break;
+            }
             if prev_packet != Some(packet.wrapping_sub(1)) {
                 // An intervening packet was acknowledged
                 persistent_congestion_start = None;
@@ -1765,7 +1791,11 @@ impl Connection {
         // OnPacketsLost
         if let Some(largest_lost) = lost_packets.last().cloned() {
             let old_bytes_in_flight = self.path.in_flight.bytes;
-            let largest_lost_sent = self.spaces[pn_space].sent_packets[&largest_lost].time_sent;
+            let largest_lost_sent = self.spaces[pn_space]
+                .sent_packets
+                .get(largest_lost)
+                .unwrap()
+                .time_sent; // safe: as below
             self.stats.path.lost_packets += lost_packets.len() as u64;
             self.stats.path.lost_bytes += size_of_lost_packets;
             trace!(
@@ -2220,6 +2250,9 @@ impl Connection {
         space.crypto = None;
         space.time_of_last_ack_eliciting_packet = None;
         space.loss_time = None;
+        // Nothing is sent or read in the space any more
+        space.pending = Retransmits::default();
+        space.crypto_stream = Assembler::new();
         let sent_packets = mem::take(&mut space.sent_packets);
         for packet in sent_packets.into_values() {
             self.remove_in_flight(&packet);
@@ -3452,6 +3485,9 @@ impl Connection {
         max_size: usize,
     ) {
         debug_assert!(!space.pending_acks.ranges().is_empty());
+        if buf.len() + frame::Ack::MIN_SIZE > max_size {
+            return;
+        }
 
         // 0-RTT packets must never carry acks (which would have to be of handshake packets)
         debug_assert!(space.crypto.is_some(), "tried to send ACK in 0-RTT");

@@ -245,7 +245,7 @@ impl PacketBuilder {
                 }
                 conn.permit_idle_reset = false;
             }
-            conn.set_loss_detection_timer(now);
+            conn.loss_detection_outdated = true;
             conn.path.pacing.on_transmit(size);
         }
     }

@@ -68,7 +68,7 @@ impl StreamRecv {
 #[allow(unreachable_pub)] // fuzzing only
 pub struct StreamsState {
     pub(super) side: Side,
-    // Set of streams that are currently open, or could be immediately opened by the peer
+    // Set of streams that are currently open, or that the peer skipped when it opened a later one
     pub(super) send: FxHashMap<StreamId, Option<Box<Send>>>,
     pub(super) recv: FxHashMap<StreamId, Option<StreamRecv>>,
     pub(super) free_recv: Vec<StreamRecv>,
@@ -79,6 +79,11 @@ pub struct StreamsState {
     /// Maximum number of remotely-initiated streams that may be opened over the lifetime of the
     /// connection so far, per direction
     pub(super) max_remote: [u64; 2],
+    /// Lowest remotely-initiated stream index that has had no entry in `send` and `recv`, per direction
+    ///
+    /// The peer may open it at any time. Most peers use few of the streams that they may open, so
+    /// that entries are made when they do.
+    unused_remote: [u64; 2],
     /// Value of `max_remote` most recently transmitted to the peer in a `MAX_STREAMS` frame
     sent_max_remote: [u64; 2],
     /// Number of streams that we've given the peer permission to open and which aren't fully closed
@@ -153,7 +158,7 @@ impl StreamsState {
         receive_window: VarInt,
         stream_receive_window: VarInt,
     ) -> Self {
-        let mut this = Self {
+        Self {
             side,
             send: FxHashMap::default(),
             recv: FxHashMap::default(),
@@ -161,6 +166,7 @@ impl StreamsState {
             next: [0, 0],
             max: [0, 0],
             max_remote: [max_remote_bi.into(), max_remote_uni.into()],
+            unused_remote: [0, 0],
             sent_max_remote: [max_remote_bi.into(), max_remote_uni.into()],
             allocated_remote_count: [max_remote_bi.into(), max_remote_uni.into()],
             max_concurrent_remote_count: [max_remote_bi.into(), max_remote_uni.into()],
@@ -186,15 +192,7 @@ impl StreamsState {
             initial_max_stream_data_bidi_remote: 0u32.into(),
             receive_window_shrink_debt: 0,
             data_blocked_limit: None,
-        };
-
-        for dir in Dir::iter() {
-            for i in 0..this.max_remote[dir as usize] {
-                this.insert(true, StreamId::new(!side, dir, i));
-            }
         }
-
-        this
     }
 
     pub(crate) fn set_params(&mut self, params: &TransportParameters) {
@@ -217,10 +215,6 @@ impl StreamsState {
     fn ensure_remote_streams(&mut self, dir: Dir) {
         let new_count = self.max_concurrent_remote_count[dir as usize]
             .saturating_sub(self.allocated_remote_count[dir as usize]);
-        for i in 0..new_count {
-            let id = StreamId::new(!self.side, dir, self.max_remote[dir as usize] + i);
-            self.insert(true, id);
-        }
         self.allocated_remote_count[dir as usize] += new_count;
         self.max_remote[dir as usize] += new_count;
     }
@@ -369,6 +363,9 @@ impl StreamsState {
     /// Process incoming `STOP_SENDING` frame
     #[allow(unreachable_pub)] // fuzzing only
     pub fn received_stop_sending(&mut self, id: StreamId, error_code: VarInt) {
+        if id.initiator() != self.side && id.index() < self.max_remote[id.dir() as usize] {
+            self.insert_remote(id);
+        }
         let max_send_data = self.max_send_data(id);
         let stream = match self
             .send
@@ -911,8 +908,19 @@ impl StreamsState {
             if id.index() >= limit {
                 return Err(TransportError::STREAM_LIMIT_ERROR(""));
             }
+            self.insert_remote(id);
         }
         Ok(())
+    }
+
+    /// Makes the entries of a stream that the peer may open, and of those before it
+    fn insert_remote(&mut self, id: StreamId) {
+        let dir = id.dir();
+        while self.unused_remote[dir as usize] <= id.index() {
+            let index = self.unused_remote[dir as usize];
+            self.unused_remote[dir as usize] += 1;
+            self.insert(true, StreamId::new(!self.side, dir, index));
+        }
     }
 
     /// Whether a locally initiated stream has never been open
@@ -2083,10 +2091,34 @@ mod tests {
         for _ in 0..2 {
             client.set_max_concurrent(Dir::Uni, 200u32.into());
             client.set_max_concurrent(Dir::Bi, 201u32.into());
-            assert_eq!(client.recv.len(), 200 + 201);
             assert_eq!(client.max_remote[Dir::Uni as usize], 200);
             assert_eq!(client.max_remote[Dir::Bi as usize], 201);
         }
+    }
+
+    #[test]
+    fn streams_have_entries_once_the_peer_opens_one_behind_them() {
+        let mut server = make(Side::Server);
+        assert_eq!((server.send.len(), server.recv.len()), (0, 0));
+        let id = |dir, index| StreamId::new(Side::Client, dir, index);
+        server.received_stop_sending(id(Dir::Bi, 128), 0u32.into());
+        assert_eq!((server.send.len(), server.recv.len()), (0, 0), "too many");
+        server.received_stop_sending(id(Dir::Bi, 4), 0u32.into());
+        assert_eq!((server.send.len(), server.recv.len()), (5, 5));
+        server
+            .received_reset(frame::ResetStream {
+                id: id(Dir::Uni, 2),
+                error_code: 0u32.into(),
+                final_offset: 0u32.into(),
+            })
+            .unwrap();
+        server
+            .received_max_stream_data(id(Dir::Bi, 127), 1)
+            .unwrap();
+        assert_eq!((server.send.len(), server.recv.len()), (128, 131));
+        let too_many = server.received_max_stream_data(id(Dir::Bi, 128), 1);
+        assert!(too_many.is_err());
+        assert_eq!((server.send.len(), server.recv.len()), (128, 131));
     }
 
     #[test]
