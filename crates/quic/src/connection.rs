@@ -176,9 +176,9 @@ impl<'a> Connection<'a> {
         identity.downcast().ok().map(|certificates| *certificates)
     }
 
-    /// The result of its [`Handshake`](crate::Handshake), after it has ended.
+    /// The result of its [`Handshake`](crate::Handshake), after it has ended. It is there once.
     pub fn handshake_result<T: 'static>(&self) -> Option<T> {
-        self.handshake_data()?.result?.downcast().ok().map(|result| *result)
+        self.handshake_data()?.take_result()?.downcast().ok().map(|result| *result)
     }
 
     fn handshake_data(&self) -> Option<HandshakeFacts> {

@@ -433,7 +433,7 @@ impl Endpoint {
     /// A connection ended: the driver is told, unless it closed it itself.
     fn lose(&mut self, index: usize, reason: CloseReason) {
         self.end_handshake(index);
-        self.tell(index, Event::Closed(reason));
+        self.tell(index, Event::Closed(Box::new(reason)));
         if let Some(slot) = &mut self.slots[index] {
             slot.is_open = false;
         }

@@ -59,7 +59,7 @@ fn a_connection_that_fails_takes_no_other_with_it() {
     std::panic::set_hook(Box::new(|_| {}));
     endpoint.guard(keys[0].0, |_| panic!("a bug of the transport"));
     std::panic::set_hook(hook);
-    assert_eq!(endpoint.next_event(), Some((keys[0], Event::Closed(CloseReason::Failed))));
+    assert_eq!(endpoint.next_event(), Some((keys[0], Event::Closed(Box::new(CloseReason::Failed)))));
     assert_eq!((endpoint.next_event(), endpoint.connections(), endpoint.unvalidated), (None, 0, 0));
     assert!(endpoint.connection(keys[0]).is_none());
     assert_eq!(endpoint.poll_transmit(now, 1, &mut Vec::new()), None);

@@ -160,7 +160,7 @@ pub enum Event {
     /// The client may be sent a new stream of the server, where [`Connection::open_uni`](crate::Connection::open_uni) had none.
     StreamAvailable,
     /// The connection ended. Its key is used again.
-    Closed(CloseReason),
+    Closed(Box<CloseReason>),
 }
 
 /// Why a connection ended, except by the server's order.

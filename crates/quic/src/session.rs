@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io::Cursor;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::crypto::{
@@ -10,6 +10,8 @@ use quinn_proto::crypto::{
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectionId, Side, TransportError, TransportErrorCode, crypto};
+use rustls::AlertDescription;
+use rustls::pki_types::CertificateDer;
 use rustls::quic::{KeyChange, Secrets, ServerConnection, Version};
 use rustls::server::{Acceptor, ClientHello};
 
@@ -41,7 +43,7 @@ pub trait Handshake: Send + Sync + 'static {
     }
 
     /// The result, for [`Connection::handshake_result`](crate::Connection::handshake_result). `None`: the session has no result, or the handshake has not ended.
-    fn result(&self, _connection: &ServerConnection) -> Option<Box<dyn Any>> {
+    fn result(&self, _connection: &ServerConnection) -> Option<Box<dyn Any + Send>> {
         None
     }
 }
@@ -103,6 +105,8 @@ enum State {
     /// The ClientHello is incomplete. The encoded transport parameters wait.
     Waiting(Vec<u8>, Vec<u8>),
     Begun(Box<Begun>),
+    /// The handshake has ended.
+    Ended(Box<Ended>),
     /// There is no configuration for the client, or it is not one for QUIC.
     Failed,
 }
@@ -113,11 +117,42 @@ struct Begun {
     next_keys: Option<Secrets>,
 }
 
+/// The rest of a handshake: rustls' own state is several times as large.
+struct Ended {
+    next_keys: Option<Secrets>,
+    facts: HandshakeFacts,
+    certificates: Option<Vec<CertificateDer<'static>>>,
+}
+
 /// The facts of a handshake, as [`crate::Connection`] hands them out.
+#[derive(Clone)]
 pub(crate) struct HandshakeFacts {
     pub(crate) protocol: Option<Vec<u8>>,
     pub(crate) server_name: Option<String>,
-    pub(crate) result: Option<Box<dyn Any>>,
+    /// Is taken once.
+    pub(crate) result: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
+}
+
+impl HandshakeFacts {
+    pub(crate) fn take_result(&self) -> Option<Box<dyn Any + Send>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Begun {
+    fn facts(&self) -> HandshakeFacts {
+        let Begun { handshake, connection, .. } = self;
+        HandshakeFacts {
+            protocol: connection.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: connection.server_name().map(str::to_owned),
+            result: Arc::new(Mutex::new(handshake.result(connection))),
+        }
+    }
+
+    fn certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let certificates = self.connection.peer_certificates()?;
+        Some(certificates.iter().map(|certificate| certificate.clone().into_owned()).collect())
+    }
 }
 
 /// Bytes of a ClientHello, as many as the transport keeps.
@@ -153,11 +188,12 @@ impl TlsSession {
         Ok(Some(seen))
     }
 
-    fn begun(&self) -> Option<&Begun> {
-        match &self.state {
-            State::Begun(begun) => Some(begun),
-            State::Waiting(..) | State::Failed => None,
-        }
+    /// Frees rustls' state. All was written, and a client may send nothing more: messages after a handshake are the server's, or belong to what QUIC
+    /// forbids (RFC 9001 §4.4, §6).
+    fn end(&mut self) {
+        let State::Begun(begun) = &mut self.state else { return };
+        let (facts, certificates) = (begun.facts(), begun.certificates());
+        self.state = State::Ended(Box::new(Ended { next_keys: begun.next_keys.take(), facts, certificates }));
     }
 }
 
@@ -179,18 +215,21 @@ impl Session for TlsSession {
     }
 
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        let Begun { handshake, connection, .. } = self.begun().filter(|_| self.is_told)?;
-        Some(Box::new(HandshakeFacts {
-            protocol: connection.alpn_protocol().map(<[u8]>::to_vec),
-            server_name: connection.server_name().map(str::to_owned),
-            result: handshake.result(connection),
-        }))
+        let facts = match &self.state {
+            State::Begun(begun) if self.is_told => begun.facts(),
+            State::Ended(ended) => ended.facts.clone(),
+            _ => return None,
+        };
+        Some(Box::new(facts))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
-        let certificates = self.begun()?.connection.peer_certificates()?;
-        let owned: Vec<_> = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        Some(Box::new(owned))
+        let certificates = match &self.state {
+            State::Begun(begun) => begun.certificates(),
+            State::Ended(ended) => ended.certificates.clone(),
+            State::Waiting(..) | State::Failed => None,
+        };
+        Some(Box::new(certificates?))
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
@@ -202,7 +241,11 @@ impl Session for TlsSession {
     }
 
     fn is_handshaking(&self) -> bool {
-        self.begun().is_none_or(|begun| begun.connection.is_handshaking())
+        match &self.state {
+            State::Begun(begun) => begun.connection.is_handshaking(),
+            State::Ended(_) => false,
+            State::Waiting(..) | State::Failed => true,
+        }
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
@@ -211,6 +254,10 @@ impl Session for TlsSession {
                 None => return Ok(false),
                 hello => hello,
             },
+            State::Ended(_) => {
+                let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
+                return Err(failure(code, "a message of TLS after the handshake"));
+            }
             State::Begun(_) | State::Failed => None,
         };
         let State::Begun(begun) = &mut self.state else {
@@ -229,15 +276,20 @@ impl Session for TlsSession {
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let encoded = self.begun().and_then(|begun| begun.connection.quic_transport_parameters());
-        let Some(encoded) = encoded else { return Ok(None) };
+        let State::Begun(begun) = &self.state else { return Ok(None) };
+        let Some(encoded) = begun.connection.quic_transport_parameters() else { return Ok(None) };
         Ok(Some(TransportParameters::read(Side::Server, &mut Cursor::new(encoded))?))
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
         let State::Begun(begun) = &mut self.state else { return None };
         let Begun { handshake, connection, next_keys } = &mut **begun;
-        let keys = match handshake.write(connection, out)? {
+        let change = handshake.write(connection, out);
+        if change.is_none() && out.is_empty() && !connection.is_handshaking() {
+            self.end();
+            return None;
+        }
+        let keys = match change? {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
                 *next_keys = Some(next);
@@ -252,8 +304,12 @@ impl Session for TlsSession {
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let State::Begun(begun) = &mut self.state else { return None };
-        let keys = begun.next_keys.as_mut()?.next_packet_keys();
+        let next_keys = match &mut self.state {
+            State::Begun(begun) => begun.next_keys.as_mut(),
+            State::Ended(ended) => ended.next_keys.as_mut(),
+            State::Waiting(..) | State::Failed => None,
+        };
+        let keys = next_keys?.next_packet_keys();
         Some(KeyPair { local: Box::new(keys.local), remote: Box::new(keys.remote) })
     }
 
@@ -270,4 +326,36 @@ impl Session for TlsSession {
 
 fn failure(code: TransportErrorCode, reason: &str) -> TransportError {
     TransportError { code, frame: None, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TlsConfig;
+
+    struct NoHandshakes;
+
+    impl Handshakes for NoHandshakes {
+        fn needs_client_hello(&self) -> bool {
+            false
+        }
+
+        fn begin(&self, _hello: Option<&ClientHello<'_>>) -> Option<Box<dyn Handshake>> {
+            None
+        }
+    }
+
+    /// RFC 9001 §6: a KeyUpdate is an error of type 0x010a.
+    #[test]
+    fn a_message_after_the_handshake_ends_the_connection() {
+        let facts = HandshakeFacts { protocol: None, server_name: Some("a.test".into()), result: Arc::default() };
+        let ended = Ended { next_keys: None, facts, certificates: None };
+        let config = TlsConfig::chosen_by(Arc::new(NoHandshakes)).unwrap().0;
+        let mut session = TlsSession { config, state: State::Ended(Box::new(ended)), is_told: true };
+        assert!(!session.is_handshaking());
+        let key_update = [24, 0, 0, 1, 0];
+        assert_eq!(session.read_handshake(&key_update).unwrap_err().code, TransportErrorCode::crypto(10));
+        let facts = session.handshake_data().unwrap().downcast::<HandshakeFacts>().unwrap();
+        assert_eq!(facts.server_name.as_deref(), Some("a.test"));
+    }
 }

@@ -10,7 +10,7 @@ use crate::network::{Network, code, rustls_config};
 
 fn closed(network: &Network) -> Vec<CloseReason> {
     let reasons = network.server.events.iter().filter_map(|(_, event)| match event {
-        Event::Closed(reason) => Some(reason.clone()),
+        Event::Closed(reason) => Some((**reason).clone()),
         _ => None,
     });
     reasons.collect()

@@ -33,7 +33,7 @@ impl Handshake for Observed {
         self.0.clone()
     }
 
-    fn result(&self, connection: &ServerConnection) -> Option<Box<dyn Any>> {
+    fn result(&self, connection: &ServerConnection) -> Option<Box<dyn Any + Send>> {
         let suite = connection.negotiated_cipher_suite().map(|suite| suite.suite());
         let outcome: Outcome = (connection.handshake_kind(), suite);
         Some(Box::new(outcome))

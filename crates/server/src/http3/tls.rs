@@ -48,7 +48,7 @@ impl Handshake for OneHandshake {
         self.0.write(connection, out)
     }
 
-    fn result(&self, connection: &ServerConnection) -> Option<Box<dyn Any>> {
+    fn result(&self, connection: &ServerConnection) -> Option<Box<dyn Any + Send>> {
         Some(Box::new(self.0.info(connection)?))
     }
 }

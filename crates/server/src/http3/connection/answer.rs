@@ -86,7 +86,13 @@ impl<'a> Http3<'a> {
         answered.response.fields.extra = ExtraFields::default();
         let mut sending = Sending::new(id, answered, out, is_empty);
         match written.and_then(|()| sending.begin(&mut self.protocol)) {
-            Ok(()) => self.sending.push(sending),
+            Ok(()) => {
+                if self.sending.capacity() == 0 {
+                    // Most connections have one response at a time, and idle ones keep the place.
+                    self.sending.reserve_exact(1);
+                }
+                self.sending.push(sending);
+            }
             // The client reset the stream while the response was made.
             Err(error) => self.finish(sending, Some(&error)),
         }
