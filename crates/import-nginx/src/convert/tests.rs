@@ -601,8 +601,8 @@ fn a_location_that_returns_has_none_of_the_guards_around_it() {
     let zone = "limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;";
     let of = |location: &str| {
         let (site, ..) = converted(zone, &format!("{around} location /a/ {{ {location} }}"));
-        let all = site["route"].as_array().unwrap().iter();
-        all.filter(|route| route["path"].as_str() == Some("/a/")).cloned().next().unwrap()
+        let mut all = site["route"].as_array().unwrap().iter();
+        all.find(|route| route["path"].as_str() == Some("/a/")).cloned().unwrap()
     };
     is(&of("return 204;"), "path = '/a/'\naccess = {}\nforward_auth = false\nlimits = {}\nrespond = 204");
     // nginx asks the guards of these.
