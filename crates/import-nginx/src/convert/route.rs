@@ -448,6 +448,7 @@ pub(super) fn of_server<'d>(
             }
         }
         routes.retain(is_found);
+        leave_folders(context, server, &mut routes);
     }
     if before.is_empty() {
         return routes;
@@ -466,6 +467,44 @@ pub(super) fn of_server<'d>(
     before.push(within);
     before.extend(named);
     before
+}
+
+/// Leads `/api` where nginx leads it: `location /api/` has it not, and a route `/api/` has. It goes to the location around, by a name.
+fn leave_folders(context: &mut Context, server: &Server<'_>, routes: &mut Vec<Table>) {
+    let paths: Vec<Path> = server.locations.iter().filter_map(|location| Path::of(location).ok()).collect();
+    for location in &server.locations {
+        let Ok(Path::Prefix { text, .. }) = Path::of(location) else { continue };
+        let Some(folder) = text.strip_suffix('/').filter(|folder| !folder.is_empty()) else { continue };
+        let acts = |inner: &Directive| action::is_action(inner) || inner.name == "alias";
+        let is_taken = |path: &Path| match path {
+            Path::Exact(own) => own == folder,
+            Path::Expression { .. } | Path::LookAround(_) => path.has(folder),
+            Path::Prefix { .. } | Path::Named(_) | Path::Inherited => false,
+        };
+        let is_passed = location.children().iter().any(proxy::is_pass);
+        let is_plain = folder.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
+        if !location.children().iter().any(acts) || is_passed || !is_plain || paths.iter().any(is_taken) {
+            continue;
+        }
+        let around = paths.iter().filter_map(Path::prefix).filter(|prefix| folder.starts_with(prefix));
+        let Some(around) = around.max_by_key(|prefix| prefix.len()) else { continue };
+        let keys = [around.to_owned(), format!("^~ {around}")];
+        let is_it = |route: &&mut Table| {
+            let path = route.get("path").and_then(Value::as_str);
+            path.is_some_and(|path| keys.iter().any(|key| key == path)) && route.get("match").is_none()
+        };
+        let Some(route) = routes.iter_mut().find(is_it) else { continue };
+        let name = match route.get("name").and_then(Value::as_str) {
+            Some(name) => name.to_owned(),
+            None => format!("@import-{}", context.next_number()),
+        };
+        route.set("name", name.as_str());
+        let mut own = Table::default();
+        own.comment(&location.place);
+        own.set("path", format!("= {folder}"));
+        own.set("try", vec![Value::from(name)]);
+        routes.push(own);
+    }
 }
 
 /// Whether a route of a server's conditions answers every request.

@@ -28,6 +28,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
 /// The directory of a `root`. An error says why it has none.
 pub(super) fn directory(context: &mut Context, directive: &Directive, variables: &Variables) -> Result<String, String> {
     let root = variables.value_of(context, directive.first()).map_err(|lost| lost.to_string())?;
+    let root = beneath_one(context, &root).unwrap_or(root);
     let opened = root.split('{').next().unwrap_or_default();
     match opened.rfind('/') {
         _ if !root.contains('{') => {}
@@ -41,6 +42,25 @@ pub(super) fn directory(context: &mut Context, directive: &Directive, variables:
     }
     // Relative to the prefix of Debian's package.
     Ok(if root.starts_with('/') { root } else { format!("/usr/share/nginx/{root}") })
+}
+
+/// A root by a table of directories, behind the directory that all have in common. `None`: it is no such root.
+fn beneath_one(context: &mut Context, root: &str) -> Option<String> {
+    let name = root.strip_prefix("{map.")?.strip_suffix('}')?;
+    let all = tables::values(context, root)?;
+    let first = all.first()?;
+    let mut common = &first[..=first.rfind('/')?];
+    while !all.iter().all(|value| value.starts_with(common)) {
+        common = &common[..=common.trim_end_matches('/').rfind('/')?];
+    }
+    let common = common.to_owned();
+    if common == "/" || !common.starts_with('/') {
+        return None;
+    }
+    let rest = tables::changed(context, &format!("${name}"), |value| {
+        value.strip_prefix(&common).unwrap_or(value).trim_matches('/').to_owned()
+    })?;
+    Some(format!("{common}{rest}"))
 }
 
 fn index(context: &mut Context, table: &mut Table, level: &Level<'_>) {

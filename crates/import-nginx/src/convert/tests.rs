@@ -54,7 +54,7 @@ fn is(route: &Value, expected: &str) {
 
 #[test]
 fn each_kind_of_location_keeps_its_sign() {
-    let server = "location / { return 200; } location = /a { return 201; } location ^~ /b/ { return 202; } \
+    let server = "location / { return 200; } location = /a { return 201; } location ^~ /b/ { } \
                   location ~ ^/c { return 203; } location ~* \\.d$ { return 204; } location @e { return 205; }";
     let signs: Vec<_> = routes("", server)
         .iter()
@@ -601,8 +601,8 @@ fn a_location_that_returns_has_none_of_the_guards_around_it() {
     let zone = "limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;";
     let of = |location: &str| {
         let (site, ..) = converted(zone, &format!("{around} location /a/ {{ {location} }}"));
-        let all = site["route"].as_array().unwrap().iter();
-        all.filter(|route| route["path"].as_str() == Some("/a/")).cloned().next().unwrap()
+        let mut all = site["route"].as_array().unwrap().iter();
+        all.find(|route| route["path"].as_str() == Some("/a/")).cloned().unwrap()
     };
     is(&of("return 204;"), "path = '/a/'\naccess = {}\nforward_auth = false\nlimits = {}\nrespond = 204");
     // nginx asks the guards of these.
@@ -665,6 +665,36 @@ fn types_of_a_location_replace_all_types_around_it() {
     assert_eq!(all[0]["media_types"]["*.*"].as_str(), Some("application/octet-stream"));
     assert_eq!(all[1]["media_types"]["*.*"].as_str(), Some("text/plain"));
     assert_eq!(all[1]["media_types"]["own"].as_str(), Some("text/x-own"));
+}
+
+#[test]
+fn a_folder_without_its_slash_belongs_to_the_location_around() {
+    let server = "location /api/ { return 200; } location / { proxy_pass http://10.0.0.7; }";
+    let all = routes("", server);
+    assert_eq!(all[1]["name"].as_str(), Some("@import-1"));
+    is(&all[2], "path = '= /api'\ntry = ['@import-1']");
+    for server in [
+        // Another location has it, the folder is proxied and redirected, or nothing but its files differ.
+        "location /api/ { return 200; } location = /api { return 201; } location / { return 202; }",
+        "location /api/ { return 200; } location ~ api$ { return 201; } location / { return 202; }",
+        "location /api/ { proxy_pass http://10.0.0.7; } location / { return 202; }",
+        "location /api/ { expires 1d; } location / { return 202; }",
+        "location /api/ { return 200; }",
+    ] {
+        let all = routes("root /srv;", server);
+        assert!(all.iter().all(|route| route.get("try").is_none()), "{server}: {all:?}");
+    }
+}
+
+#[test]
+fn a_root_by_a_table_of_directories_is_beneath_the_one_that_all_have() {
+    let http = "map $host $base { default /srv/www/all; b.example /srv/www/b/public; }";
+    let (site, root, named) = converted(http, "root $base;");
+    assert!(named.is_empty(), "{named:#?}");
+    assert_eq!(site["root"].as_str(), Some("/srv/www/{map.base-changed}"));
+    let map = root["map"].as_array().unwrap().iter().find(|map| map["name"].as_str() == Some("base-changed")).unwrap();
+    assert_eq!(map["default"].as_str(), Some("all"));
+    assert_eq!(map["entries"].to_string(), "{ \"b.example\" = \"b/public\" }");
 }
 
 #[test]

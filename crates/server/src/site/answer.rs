@@ -42,6 +42,7 @@ use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::forwarded_path::ForwardedPath;
 use super::headers::Headers;
+use super::locate::path_of;
 use super::maintenance::Maintenance;
 use super::route::{Action, ColdPath, Disk, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
@@ -411,6 +412,9 @@ impl<'a> Answering<'a> {
             // A refusal and its cookies are for one client.
             if !*is_refusal {
                 headers.replace_cache_control(status, asked, fields);
+                if matches!(&*self.route.action, Action::Respond(_) | Action::Redirect(_)) {
+                    headers.add_cache_control(status, asked, fields);
+                }
             }
         };
         fields.anonymous = features.anonymous;
@@ -421,6 +425,7 @@ impl<'a> Answering<'a> {
                     let mut media_type = Vec::new();
                     fields.content_type.iter().for_each(|own| own.write(&mut media_type));
                     let media_type = media_type.split(|byte| *byte == b';').next();
+                    let path = self.path_of_groups(path);
                     add(headers, Some(&Asked { media_type, ..self.asked(&path) }), fields);
                 }
             }
@@ -435,6 +440,16 @@ impl<'a> Answering<'a> {
         // A preflight response has its CORS fields already.
         if let Some(cors) = features.cors.as_ref().filter(|_| status != Status::NO_CONTENT) {
             cors.add(self.request, fields);
+        }
+    }
+
+    /// The path that the expression of the route matches: of the file or, where that has another name, the requested one.
+    fn path_of_groups<'p>(&'p self, file: SitePath<'p>) -> SitePath<'p> {
+        let Some(expression) = &self.route.groups.path else { return file };
+        let requested = || path_of(self.raw_path()).ok().map(|(path, _)| path);
+        match expression.is_match(file.full()) {
+            true => file,
+            false => requested().filter(|path| expression.is_match(path.full())).unwrap_or(file),
         }
     }
 

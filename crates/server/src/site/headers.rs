@@ -193,6 +193,23 @@ impl Headers {
         }
     }
 
+    /// Adds the route's Cache-Control to a response or a redirect of its own.
+    pub(crate) fn add_cache_control(
+        &self,
+        status: Status,
+        asked: Option<&Asked<'_>>,
+        fields: &mut sealion_http::Fields,
+    ) {
+        if Statuses::WithoutErrors.include(status)
+            && !fields.forwarded
+            && let Some(value) = &self.cache_control
+            && !fields.extra.has("cache-control")
+            && let Some(value) = rendered(value, asked)
+        {
+            fields.extra.add_octets("Cache-Control", &value);
+        }
+    }
+
     /// Replaces the Cache-Control of an application by the route's, in a response without error.
     pub(crate) fn replace_cache_control(
         &self,

@@ -234,7 +234,8 @@ configs! {
         server_header: bool = true,
         /// Header fields to add to responses. The fields of a route replace the fields of the route around it.
         headers: HeadersConfig = HeadersConfig::default(),
-        /// Cache-Control of responses with a file, for instance `public, max-age=3600`, with placeholders. Empty: none.
+        /// Cache-Control of responses with a file, and of what `respond` and `redirect` answer without an error, for instance `public, max-age=3600`, with
+        /// placeholders. Empty: none.
         cache_control: At<String> = At::default(),
         /// Cache-Control of what servers answer with status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308. It replaces their own Cache-Control and
         /// Expires, as `expires` of nginx does. Placeholders; empty: theirs are sent. Refused where neither the route nor one within it forwards.

@@ -423,6 +423,45 @@ fn the_route_of_an_index_answers_for_its_directory() {
 }
 
 #[test]
+fn fields_of_a_route_are_on_its_own_responses_and_name_groups_of_the_requested_path() {
+    let site = Site::new();
+    site.add("docs/a.txt", "a");
+    let keys = r#"
+        cache_control = "no-store"
+
+        [[site.route]]
+        path = "= /up"
+        respond = { text = "up" }
+
+        [[site.route]]
+        path = "= /moved"
+        redirect = "/up"
+
+        [[site.route]]
+        path = "= /gone"
+        respond = 410
+
+        [[site.route]]
+        path = '~ ^/dl/(.+)$'
+        rewrite = { to = "/docs/{1}", stay = true }
+        headers = { set = { X-File = "{1}" } }
+    "#;
+    let server = site.config(keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (target, status, caching, file) in [
+        ("/up", 200, Some("no-store"), None),
+        ("/moved", 308, Some("no-store"), None),
+        ("/gone", 410, None, None),
+        ("/dl/a.txt", 200, Some("no-store"), Some("a.txt")),
+        ("/docs/a.txt", 200, Some("no-store"), None),
+    ] {
+        let response = http::get(&mut client, target).expect("a response");
+        let found = (response.status, response.field("cache-control"), response.field("x-file"));
+        assert_eq!(found, (status, caching, file), "{target}");
+    }
+}
+
+#[test]
 fn a_name_leads_to_the_route_within_that_the_path_has() {
     let site = Site::new();
     let keys = r#"
