@@ -434,6 +434,7 @@ impl Connection {
     #[must_use]
     pub fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
         assert!(id.dir() == Dir::Bi || id.initiator() != self.side.side());
+        self.streams.insert_remote(id);
         RecvStream {
             id,
             state: &mut self.streams,
@@ -445,6 +446,7 @@ impl Connection {
     #[must_use]
     pub fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
         assert!(id.dir() == Dir::Bi || id.initiator() == self.side.side());
+        self.streams.insert_remote(id);
         SendStream {
             id,
             state: &mut self.streams,

@@ -363,9 +363,7 @@ impl StreamsState {
     /// Process incoming `STOP_SENDING` frame
     #[allow(unreachable_pub)] // fuzzing only
     pub fn received_stop_sending(&mut self, id: StreamId, error_code: VarInt) {
-        if id.initiator() != self.side && id.index() < self.max_remote[id.dir() as usize] {
-            self.insert_remote(id);
-        }
+        self.insert_remote(id);
         let max_send_data = self.max_send_data(id);
         let stream = match self
             .send
@@ -914,8 +912,11 @@ impl StreamsState {
     }
 
     /// Makes the entries of a stream that the peer may open, and of those before it
-    fn insert_remote(&mut self, id: StreamId) {
+    pub(in crate::connection) fn insert_remote(&mut self, id: StreamId) {
         let dir = id.dir();
+        if id.initiator() == self.side || id.index() >= self.max_remote[dir as usize] {
+            return;
+        }
         while self.unused_remote[dir as usize] <= id.index() {
             let index = self.unused_remote[dir as usize];
             self.unused_remote[dir as usize] += 1;
