@@ -252,11 +252,10 @@ impl Reply<'_, '_> {
         if let Some(source) = self.progress.content.take_source() {
             let stage = Stage::Content { framing, left: source.left() };
             let content = self.stream.pack_content();
-            let is_wanted = content.as_ref().is_some_and(|content| content.is_wanted);
             let number = match relay {
                 Some(Relay::Further(end)) => files.push_relay(end),
                 Some(Relay::Own(near, far)) => {
-                    let home = Home::new(near, self.stream.take_request(is_wanted), shared);
+                    let home = Home::new(near, self.stream.take_request(), shared);
                     feed = Some(Box::new(Feed { home, content: source }));
                     files.push_relay(far)
                 }
@@ -314,7 +313,6 @@ impl Awaiting<'_> {
         let rest = vec![Segment::Bytes(stream.take_unsent())];
         let persists = persists && stream.may_continue();
         let content = stream.pack_content();
-        let is_wanted = content.as_ref().is_some_and(|content| content.is_wanted);
         let relayed = Some(Relayed { number, stage: Stage::Awaited, content });
         let request = self.request.to_vec();
         let under_way = UnderWay { request, persists, line, rest, relayed, files };
@@ -327,7 +325,7 @@ impl Awaiting<'_> {
                 // Its copy of the relay's far end would hide that the other process has closed it.
                 drop(driver);
                 self.duty.leave();
-                Some(Some(Home::new(near, stream.take_request(is_wanted), shared)))
+                Some(Some(Home::new(near, stream.take_request(), shared)))
             }
             Passed::Lost => Some(None),
             Passed::Stays => {

@@ -23,7 +23,7 @@ use crate::limits::Moment;
 
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains. A change of [`Resting`] raises it, and so does a
 /// change of [`Word`](super::Word) or [`RelayedHead`](super::RelayedHead): the processes of a relay then speak one version.
-pub(super) const FORMAT: u16 = 4;
+pub(super) const FORMAT: u16 = 5;
 
 /// The longest message of an offer, in bytes. It fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
 pub(super) const LONGEST_MESSAGE: usize = 64 << 10;

@@ -141,6 +141,18 @@ impl Patience {
         Patience { limit, has_moved: false, timer: None }
     }
 
+    /// Goes on with a wait that began before.
+    pub(crate) fn since(limit: Duration, began: Option<std::time::Instant>) -> Self {
+        let timer = began.and_then(|began| began.checked_add(limit)).map(|end| Box::pin(sleep_until(end.into())));
+        Patience { timer, ..Self::new(limit) }
+    }
+
+    /// When the wait began that is under way, if one is.
+    pub(crate) fn began(&self) -> Option<std::time::Instant> {
+        let end = self.timer.as_ref()?.deadline().into_std();
+        if self.has_moved { Some(end) } else { end.checked_sub(self.limit) }
+    }
+
     /// Something came.
     pub(crate) fn moved(&mut self) {
         self.has_moved = true;
