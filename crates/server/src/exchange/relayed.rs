@@ -165,7 +165,7 @@ impl Demand {
     ///
     /// # Errors
     /// It is about something else.
-    fn hear(&self, word: &Word) -> io::Result<()> {
+    pub(super) fn hear(&self, word: &Word) -> io::Result<()> {
         let mut pump = lock(&self.0);
         match word {
             Word::Wanted(more) => pump.room = pump.room.saturating_add((*more).into()),
@@ -207,11 +207,8 @@ impl Pump {
                 continue;
             }
             let Some(content) = &mut self.content else { return Poll::Ready(()) };
-            // Content that broke off needs no room, and what waits before that is not needed.
-            let frame = match self.room > 0 {
-                true => Pin::new(content).poll_frame(cx),
-                false => content.poll_incomplete(cx).map(|incomplete| Some(Err(incomplete))),
-            };
+            // An end needs no room. If the content broke off, what waits before that is not needed.
+            let frame = if self.room > 0 { Pin::new(content).poll_frame(cx) } else { content.poll_end(cx) };
             let Poll::Ready(frame) = frame else {
                 self.sender = Some(cx.waker().clone());
                 return Poll::Pending;

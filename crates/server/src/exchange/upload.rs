@@ -198,3 +198,42 @@ impl Upload {
         taken.is_wanted && std::mem::take(&mut self.expects_continue)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use http_body::Body;
+
+    use super::*;
+
+    /// The client's time for the next piece does not begin anew in another process.
+    #[tokio::test]
+    async fn a_wait_for_the_client_goes_on_in_another_process() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut upload, mut content) = Upload::new(None, false);
+        assert!(Pin::new(&mut content).poll_frame(&mut cx).is_pending());
+        upload.poll(&mut cx);
+        let since = upload.owed_since().unwrap() - Duration::from_secs(5);
+        upload.owed_since = Some(since);
+        for is_asked in [false, true] {
+            let (_near, far) = Link::pair().unwrap();
+            upload = Upload::resume(upload.pack().unwrap(), Link::new(far).unwrap());
+            tokio::task::yield_now().await;
+            upload.poll(&mut cx);
+            assert_eq!(upload.owed_since(), None, "the upstream has not asked yet");
+            if is_asked {
+                let demand = upload.demand();
+                demand.hear(&crate::passing::Word::Wanted(100)).unwrap();
+                tokio::task::yield_now().await;
+                upload.poll(&mut cx);
+                // The two readings of the clock are nanoseconds apart, unless the thread is held up between them.
+                assert!(upload.owed_since().unwrap() <= Instant::now() - Duration::from_secs(5));
+            }
+        }
+        upload.receive(b"piece", false);
+        assert_eq!((upload.owed_since, upload.was_owed_since), (None, None));
+    }
+}

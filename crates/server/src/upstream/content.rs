@@ -389,16 +389,19 @@ impl RequestContent {
         (waiting, end)
     }
 
-    /// Ready when the content has broken off. Pieces may wait before that.
-    pub(crate) fn poll_incomplete(&mut self, cx: &mut Context<'_>) -> Poll<Incomplete> {
+    /// As [`Body::poll_frame`], without pieces: ready when all of them were taken and the content ends, or when it has broken off.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
         let mut pipe = lock(&self.pipe);
         match pipe.state {
-            State::Incomplete(status) => Poll::Ready(Incomplete { status }),
+            State::Incomplete(status) => return Poll::Ready(Some(Err(Incomplete { status }))),
+            State::Complete if pipe.ready.is_empty() => {}
             State::Open | State::Complete | State::Closed => {
                 pipe.reader = Some(cx.waker().clone());
-                Poll::Pending
+                return Poll::Pending;
             }
         }
+        drop(pipe);
+        Pin::new(self).poll_frame(cx)
     }
 
     /// A view of how much is taken, which outlives the content.
@@ -542,9 +545,8 @@ mod tests {
     fn room_is_granted_as_the_upstream_takes_content() {
         let (mut writer, mut content) = pipe(None);
         let mut granted = 0;
-        let mut grant = |writer: &mut ContentWriter| {
-            writer.poll_grant(&mut Context::from_waker(Waker::noop()), &mut granted)
-        };
+        let mut grant =
+            |writer: &mut ContentWriter| writer.poll_grant(&mut Context::from_waker(Waker::noop()), &mut granted);
         writer.write(vec![1; 1000].into());
         assert!(grant(&mut writer).is_pending(), "it is not wanted");
         assert!(read(&mut content).is_ready());

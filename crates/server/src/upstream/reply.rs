@@ -171,3 +171,23 @@ impl Patience {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_that_began_before_ends_when_it_would_have() {
+        let limit = Duration::from_secs(1000);
+        let began = std::time::Instant::now() - limit;
+        let mut patience = Patience::since(limit, Some(began));
+        assert_eq!(patience.began(), Some(began));
+        patience.moved();
+        assert_eq!(patience.began(), Some(began + limit));
+        let mut patience = Patience::since(limit, patience.began().map(|began| began - limit));
+        assert_eq!(poll_fn(|cx| patience.poll(cx)).await, limit);
+        assert_eq!(Patience::since(limit, None).began(), None);
+    }
+}

@@ -107,7 +107,7 @@ fn an_upload_whose_connection_ends_behind_an_upgrade_ends_at_once() {
     }
 }
 
-/// The client has closed its direction: the upload is incomplete, and the tunnel's response goes on.
+/// The client closes its direction within an upload whose response has begun: the stream goes on, and the upstream learns that no more content comes.
 #[test]
 fn the_process_before_is_told_of_an_upload_that_breaks_off() {
     let site = Site::new();
