@@ -15,9 +15,7 @@ use sealion_tls::TlsStream;
 
 use super::buffer::Buffer;
 use super::connection::{After, Http1, Kept, Reply};
-use super::respond::{
-    Departure, Head, Leave, Progress, Relay, go_on_with, respond, respond_with, send_rest, warn_stays,
-};
+use super::respond::{Departure, Head, Leave, Progress, Relay, go_on_with, respond, respond_with, send_rest, stays};
 use super::stream::{Stream, Waited};
 use crate::exchange::{
     Context, Duty, End, Error, Exchange, Feed, Home, LostConnection, Passed, RelayedAnswer, RelayedSource, Shared, now,
@@ -171,8 +169,7 @@ impl Reply<'_, '_> {
                 Waited::Leaves(turn) => match link.duplicate() {
                     Ok(end) => return Ok(self.pack_awaited(end, persists, turn)),
                     Err(error) => {
-                        warn_stays(&error);
-                        leave = Leave::never();
+                        leave.stay(&error);
                         continue;
                     }
                 },
@@ -307,7 +304,7 @@ impl Awaiting<'_> {
         turn: Turn,
     ) -> Option<Option<Home>> {
         let shared = self.context.shared;
-        let (near, far) = Link::pair().ok()?;
+        let (near, far) = Link::pair().inspect_err(|error| stays(error, shared)).ok()?;
         let mut files = Files::default();
         let number = files.push_relay(far);
         let rest = vec![Segment::Bytes(stream.take_unsent())];

@@ -115,12 +115,15 @@ pub(crate) enum Refused {
     Ended,
     /// Something was under way.
     Busy,
+    /// This process has no descriptor left.
+    OwnDescriptors,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Format => "its version does not know their format",
+            Refused::OwnDescriptors => "this process reached its limit of open files (LimitNOFILE=)",
             Refused::Descriptors => "it reached its limit of open files (LimitNOFILE=)",
             Refused::Listener => "their listener is gone",
             Refused::Places => "all its places are taken (limits.max_connections)",

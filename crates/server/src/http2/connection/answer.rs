@@ -143,8 +143,7 @@ impl<'a> Http2<'a> {
                 Poll::Ready(answered) => {
                     let waiting = self.answering.swap_remove(index);
                     let (id, is_cancelled) = (waiting.stream, waiting.is_cancelled());
-                    if is_cancelled && answered.response.status == Status::CLIENT_CLOSED_REQUEST
-                    {
+                    if is_cancelled && answered.response.status == Status::CLIENT_CLOSED_REQUEST {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(id, ErrorCode::CANCEL);
                     }

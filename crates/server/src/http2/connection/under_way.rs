@@ -23,7 +23,7 @@ use crate::http2::response::Sending;
 use crate::limits::Moment;
 use crate::observe::metrics;
 use crate::passing::{
-    ContentUnderWay, Driver, Ends, Files, Line, Link, MOST_FILES, Passes, Relayed, Resting, Segment, Stage,
+    ContentUnderWay, Driver, Ends, Files, Line, Link, MOST_FILES, Passes, Refused, Relayed, Resting, Segment, Stage,
     StreamUnderWay, Streams, Turn, TurnWait,
 };
 use crate::response::{BodyStream, Piece, Source};
@@ -99,7 +99,9 @@ impl<'a> Http2<'a> {
             Ok((pairs, further)) => Poll::Ready(Departure { turn, pairs, further }),
             Err(error) => {
                 tracing::warn!("{}: its responses stay with this process: {error}", self.context.remote);
+                giver.stays(Refused::OwnDescriptors);
                 self.passes = Passes::Never;
+                self.idle.cannot_pass();
                 Poll::Pending
             }
         }
@@ -115,14 +117,18 @@ impl<'a> Http2<'a> {
 
     /// Streams that the client has reset give up their slots: the ends of their requests are awaited here.
     fn let_go_of_cancelled(&mut self) {
+        // A client that has closed its direction may still read what it gets.
+        if self.finished {
+            return;
+        }
         for waiting in self.answering.iter().filter(|waiting| waiting.is_cancelled()) {
             self.protocol.release(waiting.stream);
         }
     }
 
     fn can_leave(&self, files: usize) -> bool {
-        let goes_on = !self.failed && !self.finished && self.closing.is_none() && self.receiving.is_empty();
-        let (awaited, _cancelled) = self.answering.iter().partition::<Vec<_>, _>(|waiting| !waiting.is_cancelled());
+        let goes_on = !self.failed && self.closing.is_none() && self.receiving.is_empty();
+        let awaited: Vec<_> = self.answering.iter().filter(|waiting| !waiting.is_cancelled()).collect();
         let count = self.sending.len() + awaited.len();
         let is_known = |streamed: &Streamed| {
             self.sending.iter().any(|sending| sending.stream == streamed.stream && sending.has_source())
