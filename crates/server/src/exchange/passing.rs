@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sealion_http::{Fields, Protocol, Request, Status};
 use sealion_tls::{Frozen, HandshakeInfo, NotFrozen, SealedBy, TlsStream};
@@ -132,11 +132,11 @@ impl Duty {
 }
 
 impl Line {
-    /// The line of a request whose response is awaited, `took` since the end of its head.
-    pub(crate) fn awaited(took: Option<Duration>) -> Self {
+    /// The line of a request whose response is awaited. `began`: see [`Self::began`].
+    pub(crate) fn awaited(began: Option<Instant>) -> Self {
         Line {
             site: None,
-            took,
+            began: began.map(Into::into),
             status: Status::BAD_GATEWAY.code(),
             encoding: None,
             user: None,
@@ -189,7 +189,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The line as far as it is known while the response is awaited.
     pub(crate) fn awaited(&self) -> Line {
-        Line::awaited(self.owed.started.as_ref().map(|started| started.at.elapsed()))
+        Line::awaited(self.owed.started.as_ref().map(|started| started.at))
     }
 
     /// Ends it here without a line, before its response. See [`Self::awaited`].
@@ -209,7 +209,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let name = self.site.and_then(|site| site.route_name(response.route));
         Line {
             site: self.site.map(|site| (*site.name).into()),
-            took: self.owed.started.take().map(|started| started.at.elapsed()),
+            began: self.owed.started.take().map(|started| started.at.into()),
             status: response.status.code(),
             encoding: response.fields.content_encoding,
             user: response.user,
@@ -223,7 +223,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         }
     }
 
-    /// Goes on with an exchange that another process began, `took` ago.
+    /// Goes on with an exchange that another process began.
     pub(crate) fn continued(
         context: &'c Context<'c>,
         generation: &'r Generation,
@@ -231,8 +231,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         request: Option<&'r Request<'r>>,
         line: &Line,
     ) -> Self {
-        let now = Instant::now();
-        let started = line.took.map(|took| Started { at: now.checked_sub(took).unwrap_or(now), span: None });
+        let started = line.began.map(|began| Started { at: began.into(), span: None });
         let authority = request.and_then(|request| request.authority);
         // Without its head the site is known by its name alone.
         let named = line.site.as_deref().filter(|_| request.is_none()).and_then(|name| generation.sites.named(name));

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::{Cut, Shared};
 use crate::passing::{LONGEST_PACKET, LONGEST_PIECE, Link, Packet, RelayedHead, Word};
 use crate::response::{Cursor, Piece, SourceError, read_range};
-use crate::upstream::{ContentWriter, InterimReceiver, Room};
+use crate::upstream::{ContentWriter, Grant, InterimReceiver};
 use crate::values::Phase;
 
 /// Feeds an exchange until its response has ended.
@@ -23,6 +23,8 @@ pub(crate) struct Home {
     queue: VecDeque<Packet>,
     state: State,
     request: RequestSide,
+    /// Bytes of the request's content that the other process may have sent so far.
+    granted: u64,
     phase: watch::Receiver<Phase>,
 }
 
@@ -35,8 +37,6 @@ pub(crate) struct RequestSide {
     pub(crate) here: Option<oneshot::Sender<()>>,
     /// Interim responses for the client.
     pub(crate) interims: Option<InterimReceiver>,
-    /// Whether the other process knows that content is wanted.
-    pub(crate) is_told: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,17 +50,18 @@ enum State {
 
 impl Home {
     pub(crate) fn new(link: Link, request: RequestSide, shared: &Shared) -> Self {
-        Home { link, queue: VecDeque::new(), state: State::Open, request, phase: shared.phase.clone() }
+        Self::with(link, request, shared.phase.clone())
     }
 
-    /// Takes what the other process says, and sends it what waits. Ready: it has let go.
+    fn with(link: Link, request: RequestSide, phase: watch::Receiver<Phase>) -> Self {
+        Home { link, queue: VecDeque::new(), state: State::Open, request, granted: 0, phase }
+    }
+
+    /// Takes what the other process says, and sends it what waits. Ready: it has let go. Content has room, since it was granted: a process that lets go is heard at
+    /// once, even if the upstream takes nothing.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.state == State::Open {
-            self.poll_room(cx);
-            // A client is read only as fast as the upstream takes its content.
-            if self.request.writer.as_ref().is_some_and(ContentWriter::is_full) {
-                break;
-            }
+            self.poll_grant(cx);
             match self.link.poll_receive(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(Some(packet))) => self.take(packet),
@@ -79,14 +80,13 @@ impl Home {
         if self.state == State::Open { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Tells the other process once that content is wanted, and that no more is.
-    fn poll_room(&mut self, cx: &mut Context<'_>) {
+    /// Tells the other process how much more content is wanted, and that no more is.
+    fn poll_grant(&mut self, cx: &mut Context<'_>) {
         let Some(writer) = &mut self.request.writer else { return };
-        let word = match writer.poll_room(cx) {
+        let word = match writer.poll_grant(cx, &mut self.granted) {
             Poll::Pending => return,
-            Poll::Ready(Room::Wanted) if std::mem::replace(&mut self.request.is_told, true) => return,
-            Poll::Ready(Room::Wanted) => Word::Wanted,
-            Poll::Ready(Room::Closed) => {
+            Poll::Ready(Grant::More(more)) => Word::Wanted(more),
+            Poll::Ready(Grant::Closed) => {
                 self.request.writer = None;
                 Word::Closed
             }
@@ -285,7 +285,7 @@ mod tests {
             let far = Link::new(far).unwrap();
             let (_sender, phase) = watch::channel(Phase::Serving);
             let request = RequestSide::default();
-            let mut home = Home { link, queue: VecDeque::new(), state: State::Open, request, phase };
+            let mut home = Home::with(link, request, phase);
             let (line, framing) = (Line::awaited(None), ResponseFraming::Nothing);
             home.send_head(RelayedHead { line, framing, length: None, ends: Ends::Usual }, vec![b'a'; length]).await;
             let came = poll_fn(|cx| far.poll_receive(cx)).await.unwrap().unwrap();

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http_body::Body;
 use sealion_http::{ExtraFields, FieldSection, Status};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::passing::{ContentEnd, Link, Packet, RelayedHead, Word, lost, unexpected};
 use crate::response::{Piece, Source};
@@ -75,15 +74,11 @@ pub(crate) fn fields(lines: &[u8]) -> ExtraFields {
     fields
 }
 
-/// The content of a request on its way to the process that has the upstream.
-pub(crate) struct RelayedContent {
-    pump: Demand,
-    /// Sends it.
-    _task: AbortOnDropHandle<()>,
-}
+/// The content of a request on its way to the process that has the upstream. A task sends it, and its end or failure too, as long as [`Demand`] lives.
+pub(crate) struct RelayedContent(Arc<Mutex<Pump>>);
 
-/// The upstream's demand for the content of a request.
-#[derive(Clone, Default)]
+/// The upstream's demand for the content of a request. Dropped, it says that the exchange has ended here: no more is sent.
+#[derive(Default)]
 pub(crate) struct Demand(Arc<Mutex<Pump>>);
 
 #[derive(Default)]
@@ -92,13 +87,15 @@ struct Pump {
     content: Option<RequestContent>,
     /// A packet that is not sent.
     unsent: Option<Packet>,
-    is_wanted: bool,
+    /// See [`ContentUnderWay::room`](crate::passing::ContentUnderWay::room).
+    room: i64,
     sender: Option<Waker>,
 }
 
 /// Bytes of a content that go on: they wait, or are in a packet.
 pub(crate) struct ContentRest {
-    pub(crate) is_wanted: bool,
+    /// See [`ContentUnderWay::room`](crate::passing::ContentUnderWay::room).
+    pub(crate) room: i64,
     pub(crate) waiting: Vec<u8>,
     pub(crate) end: ContentEnd,
 }
@@ -107,11 +104,11 @@ pub(crate) struct ContentRest {
 const PIECE: usize = 16 << 10;
 
 impl RelayedContent {
-    /// Sends content over `link`, once the upstream has asked for it. Returns the writer; `None`: the content has ended.
+    /// Sends content over `link`, as far as the upstream has room. Returns the writer; `None`: the content has ended.
     pub(crate) fn start(
         link: Link,
         length: Option<u64>,
-        ContentRest { is_wanted, waiting, end }: ContentRest,
+        ContentRest { room, waiting, end }: ContentRest,
     ) -> (Self, Option<ContentWriter>) {
         let (mut writer, mut content) = pipe(length);
         content.pass_trailers(&Arc::from([]));
@@ -127,22 +124,22 @@ impl RelayedContent {
                 None
             }
         };
-        let pump = Pump { content: Some(content), unsent: None, is_wanted, sender: None };
-        let pump = Demand(Arc::new(Mutex::new(pump)));
-        let sends = pump.clone();
-        let task = tokio::spawn(poll_fn(move |cx| sends.lock().poll(&link, cx)));
-        (RelayedContent { pump, _task: AbortOnDropHandle::new(task) }, writer)
+        let pump = Arc::new(Mutex::new(Pump { content: Some(content), unsent: None, room, sender: None }));
+        let sends = Arc::clone(&pump);
+        tokio::spawn(poll_fn(move |cx| lock(&sends).poll(&link, cx)));
+        (RelayedContent(pump), writer)
     }
 
     /// Hears what the other process says of it.
     pub(crate) fn demand(&self) -> Demand {
-        self.pump.clone()
+        Demand(Arc::clone(&self.0))
     }
 
     /// Takes what is left, for yet another process. `None`: all of it was sent, or no more is wanted.
     pub(crate) fn take_rest(&mut self) -> Option<ContentRest> {
-        let mut pump = self.pump.lock();
-        let (unsent, is_wanted) = (pump.unsent.take(), pump.is_wanted);
+        let mut pump = lock(&self.0);
+        let (unsent, room) = (pump.unsent.take(), pump.room);
+        pump.wake();
         let (waiting, end) = pump.content.take().map_or((Vec::new(), None), |mut content| {
             let (waiting, end) = content.take_rest();
             (waiting, Some(end))
@@ -155,34 +152,47 @@ impl RelayedContent {
             (Some(Packet { word: Word::ContentFailed(status), .. }), _) => (Bytes::new(), ContentEnd::Failed(status)),
             (unsent, end) => (unsent.map_or_else(Bytes::new, |packet| packet.payload), end.unwrap_or(ContentEnd::Open)),
         };
-        Some(ContentRest { is_wanted, waiting: [&before[..], &waiting].concat(), end })
+        Some(ContentRest { room, waiting: [&before[..], &waiting].concat(), end })
     }
 }
 
-impl Demand {
-    fn lock(&self) -> MutexGuard<'_, Pump> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(pump: &Mutex<Pump>) -> MutexGuard<'_, Pump> {
+    pump.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
+impl Demand {
     /// Hears a word about the content.
     ///
     /// # Errors
     /// It is about something else.
-    fn hear(&self, word: &Word) -> io::Result<()> {
-        let mut pump = self.lock();
+    pub(super) fn hear(&self, word: &Word) -> io::Result<()> {
+        let mut pump = lock(&self.0);
         match word {
-            Word::Wanted => pump.is_wanted = true,
+            Word::Wanted(more) => pump.room = pump.room.saturating_add((*more).into()),
             Word::Closed => (pump.content, pump.unsent) = (None, None),
             word => return Err(unexpected(word)),
         }
-        if let Some(sender) = pump.sender.take() {
-            sender.wake();
-        }
+        pump.wake();
         Ok(())
     }
 }
 
+impl Drop for Demand {
+    /// The task ends, and closes its end of the relay.
+    fn drop(&mut self) {
+        let mut pump = lock(&self.0);
+        (pump.content, pump.unsent) = (None, None);
+        pump.wake();
+    }
+}
+
 impl Pump {
+    fn wake(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            sender.wake();
+        }
+    }
+
     fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(packet) = &self.unsent {
@@ -191,17 +201,15 @@ impl Pump {
                         self.sender = Some(cx.waker().clone());
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(())) => self.unsent = None,
+                    Poll::Ready(Ok(())) => self.sent(),
                     Poll::Ready(Err(_)) => (self.content, self.unsent) = (None, None),
                 }
                 continue;
             }
             let Some(content) = &mut self.content else { return Poll::Ready(()) };
-            if !self.is_wanted {
-                self.sender = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            let Poll::Ready(frame) = Pin::new(content).poll_frame(cx) else {
+            // An end needs no room. If the content broke off, what waits before that is not needed.
+            let frame = if self.room > 0 { Pin::new(content).poll_frame(cx) } else { content.poll_end(cx) };
+            let Poll::Ready(frame) = frame else {
                 self.sender = Some(cx.waker().clone());
                 return Poll::Pending;
             };
@@ -222,6 +230,13 @@ impl Pump {
             if is_last {
                 self.content = None;
             }
+        }
+    }
+
+    /// The packet is sent.
+    fn sent(&mut self) {
+        if let Some(Packet { word: Word::Content, payload }) = self.unsent.take() {
+            self.room = self.room.saturating_sub_unsigned(payload.len() as u64);
         }
     }
 }
@@ -323,16 +338,17 @@ mod tests {
         let (near, far) = Link::pair().unwrap();
         let far = Link::new(far).unwrap();
         let start = |rest| RelayedContent::start(far.clone(), None, rest);
-        let rest = ContentRest { is_wanted: false, waiting: b"begin".to_vec(), end: ContentEnd::Open };
+        let rest = ContentRest { room: 0, waiting: b"begin".to_vec(), end: ContentEnd::Open };
         let (mut relayed, writer) = start(rest);
         let mut writer = writer.unwrap();
         writer.write("middle".into());
         tokio::task::yield_now().await;
         let rest = relayed.take_rest().unwrap();
-        assert_eq!((rest.is_wanted, &rest.waiting[..], &rest.end), (false, &b"beginmiddle"[..], &ContentEnd::Open));
+        assert_eq!((rest.room, &rest.waiting[..], &rest.end), (0, &b"beginmiddle"[..], &ContentEnd::Open));
         drop((relayed, writer));
         let (mut relayed, writer) = start(rest);
-        relayed.demand().hear(&Word::Wanted).unwrap();
+        let demand = relayed.demand();
+        demand.hear(&Word::Wanted(7)).unwrap();
         let mut received = Vec::new();
         while received.len() < 11 {
             received.extend(poll_fn(|cx| near.poll_receive(cx)).await.unwrap().unwrap().payload);

@@ -268,7 +268,7 @@ fn a_request_that_is_dropped_has_a_line_and_one_that_is_abandoned_has_none() {
 fn exchanges_of_a_connection_that_is_lost_on_its_way_have_their_lines() {
     let lines = with_context("", async |context| {
         let text = b"GET /letters.txt HTTP/1.1\r\nHost: a\r\n\r\n";
-        let line = Line { status: 200, counts: (100, 40), ..Line::awaited(Some(Duration::from_millis(5))) };
+        let line = Line { status: 200, counts: (100, 40), ..Line::awaited(Some(Instant::now())) };
         let under_way = UnderWay {
             request: text.to_vec(),
             persists: true,

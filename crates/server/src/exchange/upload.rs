@@ -26,6 +26,8 @@ pub(crate) struct Upload {
     is_tunnel: bool,
     /// Since when the upstream waits for the client.
     owed_since: Option<Instant>,
+    /// The same, of a wait that another process began and the upstream's process has not confirmed.
+    was_owed_since: Option<Instant>,
     /// The client has no room on the connection: it can send nothing.
     is_held: bool,
     /// All of it came.
@@ -45,6 +47,7 @@ impl Upload {
             expects_continue,
             is_tunnel: false,
             owed_since: None,
+            was_owed_since: None,
             is_held: false,
             is_whole: false,
             relayed: None,
@@ -64,11 +67,11 @@ impl Upload {
 
     /// Goes on with content that goes to another process over `link`.
     pub(crate) fn resume(
-        ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end }: ContentUnderWay,
+        ContentUnderWay { form, expects_continue, is_complete, room, owed_since, waiting, end }: ContentUnderWay,
         link: Link,
     ) -> Self {
         let came = waiting.len() as u64;
-        let (relayed, writer) = RelayedContent::start(link, None, ContentRest { is_wanted, waiting, end });
+        let (relayed, writer) = RelayedContent::start(link, None, ContentRest { room, waiting, end });
         let is_tunnel = matches!(form, ContentForm::Tunnel { .. });
         Upload {
             writer,
@@ -77,6 +80,7 @@ impl Upload {
             expects_continue,
             is_tunnel,
             owed_since: None,
+            was_owed_since: owed_since.map(Into::into),
             is_held: false,
             is_whole: is_complete,
             relayed: Some(relayed),
@@ -91,16 +95,17 @@ impl Upload {
 
     /// The state that another process needs to go on. `None`: no more of it is passed on.
     pub(crate) fn pack(&mut self) -> Option<ContentUnderWay> {
-        let ContentRest { is_wanted, waiting, end } = match &mut self.relayed {
+        let ContentRest { room, waiting, end } = match &mut self.relayed {
             Some(relayed) => relayed.take_rest()?,
             None => {
-                let writer = self.writer.as_ref().filter(|_| !self.is_whole)?;
-                ContentRest { is_wanted: writer.is_wanted(), waiting: Vec::new(), end: ContentEnd::Open }
+                self.writer.as_ref().filter(|_| !self.is_whole)?;
+                ContentRest { room: 0, waiting: Vec::new(), end: ContentEnd::Open }
             }
         };
         let form = if self.is_tunnel { ContentForm::Tunnel { is_open: true } } else { ContentForm::Frames };
         let (expects_continue, is_complete) = (self.expects_continue, self.is_whole);
-        Some(ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end })
+        let owed_since = self.owed_since().or(self.was_owed_since).map(Into::into);
+        Some(ContentUnderWay { form, expects_continue, is_complete, room, owed_since, waiting, end })
     }
 
     /// The writer for the upstream of this process.
@@ -121,7 +126,7 @@ impl Upload {
     /// Passes content on.
     pub(crate) fn receive(&mut self, data: &[u8], end: bool) {
         self.came += data.len() as u64;
-        self.owed_since = None;
+        (self.owed_since, self.was_owed_since) = (None, None);
         if let Some(writer) = &mut self.writer {
             writer.write(Bytes::copy_from_slice(data));
         }
@@ -162,7 +167,7 @@ impl Upload {
     /// The client cannot send now, or again. Its time begins when it can, and the upstream waits for it.
     pub(crate) fn hold(&mut self, is_held: bool) {
         if is_held {
-            self.owed_since = None;
+            (self.owed_since, self.was_owed_since) = (None, None);
         }
         if std::mem::replace(&mut self.is_held, is_held) != is_held
             && let Some(writer) = &mut self.writer
@@ -184,9 +189,51 @@ impl Upload {
         let taken = writer.poll_taken(cx);
         self.taken = taken.octets;
         match taken.is_owed && !self.is_tunnel {
-            true => drop(self.owed_since.get_or_insert_with(Instant::now)),
+            true => {
+                let was_owed_since = self.was_owed_since.take();
+                self.owed_since.get_or_insert_with(|| was_owed_since.unwrap_or_else(Instant::now));
+            }
             false => self.owed_since = None,
         }
         taken.is_wanted && std::mem::take(&mut self.expects_continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use http_body::Body;
+
+    use super::*;
+
+    /// The client's time for the next piece does not begin anew in another process.
+    #[tokio::test]
+    async fn a_wait_for_the_client_goes_on_in_another_process() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut upload, mut content) = Upload::new(None, false);
+        assert!(Pin::new(&mut content).poll_frame(&mut cx).is_pending());
+        upload.poll(&mut cx);
+        let since = upload.owed_since().unwrap() - Duration::from_secs(5);
+        upload.owed_since = Some(since);
+        for is_asked in [false, true] {
+            let (_near, far) = Link::pair().unwrap();
+            upload = Upload::resume(upload.pack().unwrap(), Link::new(far).unwrap());
+            tokio::task::yield_now().await;
+            upload.poll(&mut cx);
+            assert_eq!(upload.owed_since(), None, "the upstream has not asked yet");
+            if is_asked {
+                let demand = upload.demand();
+                demand.hear(&crate::passing::Word::Wanted(100)).unwrap();
+                tokio::task::yield_now().await;
+                upload.poll(&mut cx);
+                // The two readings of the clock are nanoseconds apart, unless the thread is held up between them.
+                assert!(upload.owed_since().unwrap() <= Instant::now() - Duration::from_secs(5));
+            }
+        }
+        upload.receive(b"piece", false);
+        assert_eq!((upload.owed_since, upload.was_owed_since), (None, None));
     }
 }

@@ -71,7 +71,7 @@ impl ContentReader {
 
     /// Goes on with content that goes to another process over `link`. `None`: it is content of another protocol.
     pub(super) fn resume(
-        ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end }: ContentUnderWay,
+        ContentUnderWay { form, expects_continue, is_complete, room, owed_since, waiting, end }: ContentUnderWay,
         link: Link,
         patience: Duration,
     ) -> Option<(Self, RelayedContent)> {
@@ -80,8 +80,8 @@ impl ContentReader {
             ContentForm::Tunnel { is_open } => (Form::Tunnel { is_open }, Duration::MAX),
             ContentForm::Frames => return None,
         };
-        let (relayed, writer) = RelayedContent::start(link, None, ContentRest { is_wanted, waiting, end });
-        let patience = Patience::new(patience);
+        let (relayed, writer) = RelayedContent::start(link, None, ContentRest { room, waiting, end });
+        let patience = Patience::since(patience, owed_since.map(Into::into));
         Some((ContentReader { writer, form, expects_continue, is_complete, patience }, relayed))
     }
 
@@ -91,9 +91,10 @@ impl ContentReader {
             Form::Content(body, trailers) => ContentForm::Content(body.clone(), trailers.clone()),
             Form::Tunnel { is_open } => ContentForm::Tunnel { is_open: *is_open },
         };
-        let ContentRest { is_wanted, waiting, end } = rest;
+        let ContentRest { room, waiting, end } = rest;
         let (expects_continue, is_complete) = (self.expects_continue, self.is_complete);
-        ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end }
+        let owed_since = self.patience.began().map(Into::into);
+        ContentUnderWay { form, expects_continue, is_complete, room, owed_since, waiting, end }
     }
 
     /// The writer for the upstream of this process. `None`: nothing more is passed on.

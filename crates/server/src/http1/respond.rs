@@ -15,7 +15,7 @@ use super::buffer::Buffer;
 use super::content::ContentReader;
 use super::stream::Stream;
 use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
-use crate::passing::{Link, Passes, Turn, TurnWait};
+use crate::passing::{Link, Passes, Refused, Turn, TurnWait};
 use crate::response::{self, Body, Cursor, Piece, Response, Segment};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
@@ -103,9 +103,12 @@ impl Relay {
     }
 }
 
-/// Says why an exchange does not pass.
-pub(super) fn warn_stays(error: &io::Error) {
+/// Says why an exchange does not pass, and counts its connection.
+pub(super) fn stays(error: &io::Error, shared: &Shared) {
     tracing::warn!("a response stays with this process: {error}");
+    if let Some(giver) = shared.giver.get() {
+        giver.stays(Refused::OwnDescriptors);
+    }
 }
 
 /// Why the sending of what a source gives stopped.
@@ -205,6 +208,13 @@ impl<'g> Leave<'g> {
     /// It ends here.
     pub(super) fn never() -> Self {
         Leave(None)
+    }
+
+    /// No descriptor is free for a relay: it ends here.
+    pub(super) fn stay(&mut self, error: &io::Error) {
+        if let Some(shared) = self.0.take() {
+            stays(error, shared);
+        }
     }
 
     /// Waits for the turn to pass, if another process has taken over.
@@ -418,8 +428,7 @@ impl<'a> Sending<'a> {
         match self.progress.content.source().map(Relay::new).transpose() {
             Ok(relay) => Poll::Ready(Departure { turn: has_come, framing: self.framing, relay }),
             Err(error) => {
-                warn_stays(&error);
-                self.leave = Leave::never();
+                self.leave.stay(&error);
                 Poll::Pending
             }
         }

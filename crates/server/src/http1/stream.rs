@@ -107,20 +107,19 @@ impl<'a> Stream<'a> {
         let rest = match &mut self.relayed {
             Some(relayed) => relayed.take_rest()?,
             None => {
-                let is_wanted = reader.writer().as_ref()?.is_wanted();
-                ContentRest { is_wanted, waiting: Vec::new(), end: ContentEnd::Open }
+                reader.writer().as_ref()?;
+                ContentRest { room: 0, waiting: Vec::new(), end: ContentEnd::Open }
             }
         };
         Some(reader.pack(rest))
     }
 
-    /// Takes what an upstream of this process gets of the request. `is_told`: the other process knows that content is wanted.
-    pub(super) fn take_request(&mut self, is_told: bool) -> RequestSide {
+    /// Takes what an upstream of this process gets of the request.
+    pub(super) fn take_request(&mut self) -> RequestSide {
         RequestSide {
             writer: self.content.as_mut().and_then(|reader| reader.writer().take()),
             here: self.here.take(),
             interims: self.interims.take(),
-            is_told,
         }
     }
 

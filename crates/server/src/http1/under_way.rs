@@ -15,9 +15,7 @@ use sealion_tls::TlsStream;
 
 use super::buffer::Buffer;
 use super::connection::{After, Http1, Kept, Reply};
-use super::respond::{
-    Departure, Head, Leave, Progress, Relay, go_on_with, respond, respond_with, send_rest, warn_stays,
-};
+use super::respond::{Departure, Head, Leave, Progress, Relay, go_on_with, respond, respond_with, send_rest, stays};
 use super::stream::{Stream, Waited};
 use crate::exchange::{
     Context, Duty, End, Error, Exchange, Feed, Home, LostConnection, Passed, RelayedAnswer, RelayedSource, Shared, now,
@@ -171,8 +169,7 @@ impl Reply<'_, '_> {
                 Waited::Leaves(turn) => match link.duplicate() {
                     Ok(end) => return Ok(self.pack_awaited(end, persists, turn)),
                     Err(error) => {
-                        warn_stays(&error);
-                        leave = Leave::never();
+                        leave.stay(&error);
                         continue;
                     }
                 },
@@ -252,11 +249,10 @@ impl Reply<'_, '_> {
         if let Some(source) = self.progress.content.take_source() {
             let stage = Stage::Content { framing, left: source.left() };
             let content = self.stream.pack_content();
-            let is_wanted = content.as_ref().is_some_and(|content| content.is_wanted);
             let number = match relay {
                 Some(Relay::Further(end)) => files.push_relay(end),
                 Some(Relay::Own(near, far)) => {
-                    let home = Home::new(near, self.stream.take_request(is_wanted), shared);
+                    let home = Home::new(near, self.stream.take_request(), shared);
                     feed = Some(Box::new(Feed { home, content: source }));
                     files.push_relay(far)
                 }
@@ -308,13 +304,12 @@ impl Awaiting<'_> {
         turn: Turn,
     ) -> Option<Option<Home>> {
         let shared = self.context.shared;
-        let (near, far) = Link::pair().ok()?;
+        let (near, far) = Link::pair().inspect_err(|error| stays(error, shared)).ok()?;
         let mut files = Files::default();
         let number = files.push_relay(far);
         let rest = vec![Segment::Bytes(stream.take_unsent())];
         let persists = persists && stream.may_continue();
         let content = stream.pack_content();
-        let is_wanted = content.as_ref().is_some_and(|content| content.is_wanted);
         let relayed = Some(Relayed { number, stage: Stage::Awaited, content });
         let request = self.request.to_vec();
         let under_way = UnderWay { request, persists, line, rest, relayed, files };
@@ -327,7 +322,7 @@ impl Awaiting<'_> {
                 // Its copy of the relay's far end would hide that the other process has closed it.
                 drop(driver);
                 self.duty.leave();
-                Some(Some(Home::new(near, stream.take_request(is_wanted), shared)))
+                Some(Some(Home::new(near, stream.take_request(), shared)))
             }
             Passed::Lost => Some(None),
             Passed::Stays => {

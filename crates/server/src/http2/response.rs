@@ -85,7 +85,7 @@ impl<'a> Sending<'a> {
             None => ready,
         };
         let trailers = trailers.map(|lines| Box::new(fields(&lines)));
-        let stall = stall.map(|(progress, left)| Stall { progress, deadline: Instant::now() + left });
+        let stall = stall.map(|(progress, deadline)| Stall { progress, deadline: deadline.into() });
         Box::new(Self { stream, answered, content, body, wire, ended, filled, stall, trailers })
     }
 
@@ -118,7 +118,7 @@ impl<'a> Sending<'a> {
         let ends = if answered.is_tunnel { Ends::Tunnel } else { Ends::Usual };
         let (request, line) = answered.leave(path, (body, wire));
         let trailers = trailers.map(|trailers| trailers.lines().to_vec());
-        let stall = stall.map(|stall| (stall.progress, stall.deadline.saturating_duration_since(Instant::now())));
+        let stall = stall.map(|stall| (stall.progress, stall.deadline.into()));
         let relayed = None;
         (StreamUnderWay { stream, request, line, ended, filled, ends, rest, trailers, stall, relayed }, source)
     }

@@ -47,7 +47,7 @@ pub(crate) fn packet(content: &[u8]) {
         Word::ContentFailed(status) => {
             let _ = Status::new(status);
         }
-        Word::Piece | Word::Failed | Word::Wanted | Word::Closed | Word::Content => {}
+        Word::Piece | Word::Failed | Word::Wanted(_) | Word::Closed | Word::Content => {}
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     fn line() -> Line {
         Line {
             site: Some("a".into()),
-            took: Some(std::time::Duration::from_millis(5)),
+            began: Some(std::time::Instant::now().into()),
             status: 200,
             encoding: None,
             user: Some("user".into()),
@@ -155,7 +155,7 @@ mod tests {
         let (framing, ends) = (ResponseFraming::Chunked, Ends::Usual);
         let head = Box::new(RelayedHead { line: line(), framing, length: Some(7), ends });
         let of_response = [Word::Piece, Word::End, Word::Failed, Word::Head(head), Word::Interim(103)];
-        let of_request = [Word::Wanted, Word::Closed, Word::Content, Word::ContentEnd, Word::ContentFailed(400)];
+        let of_request = [Word::Wanted(7), Word::Closed, Word::Content, Word::ContentEnd, Word::ContentFailed(400)];
         let payload = b"x-sum: 7\r\n";
         for word in of_response.into_iter().chain(of_request) {
             let content = [&Packet::new(word, &b""[..]).word_to_bytes()[..], payload].concat();

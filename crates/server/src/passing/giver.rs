@@ -209,7 +209,9 @@ impl Offers {
             // An offer that was not sent whole was not received.
             Err(Errno::PIPE | Errno::CONNRESET) => Err(Refused::Ended),
             // Here, before anything was sent: the next connection may need fewer.
-            Err(Errno::MFILE | Errno::NFILE | Errno::TOOBIG | Errno::TOOMANYREFS) => return Err(Refused::Descriptors),
+            Err(Errno::MFILE | Errno::NFILE | Errno::TOOBIG | Errno::TOOMANYREFS) => {
+                return Err(Refused::OwnDescriptors);
+            }
             Err(_) => Err(Refused::Silence),
         };
         match answer {

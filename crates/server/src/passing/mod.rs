@@ -14,6 +14,7 @@
 //! Both talk over a Unix socket pair of their own, one offer at a time. When the new process is replaced too, its end goes to the next one.
 
 mod baggage;
+mod clock;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod giver;

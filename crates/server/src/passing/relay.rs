@@ -4,7 +4,8 @@
 //! upstream ◄──► old process: Home ◄── SOCK_SEQPACKET ──► new process: content of the response, content of the request ◄──► client
 //! ```
 //!
-//! The socket's buffer bounds what is under way in each direction. The far end is a descriptor: the next upgrade passes it on, so that no process stays between.
+//! The socket's buffer bounds the content of the response that is under way. The content of the request has room that the old process grants: it always reads its
+//! end, and learns at once that the client has left. The far end is a descriptor: the next upgrade passes it on, so that no process stays between.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -44,8 +45,8 @@ pub(crate) enum Word {
     Head(Box<RelayedHead>),
     /// An interim response of this status, with its lines.
     Interim(u16),
-    /// The content of the request is wanted.
-    Wanted,
+    /// So many more bytes of the request's content are wanted.
+    Wanted(u32),
     /// No more content of the request is taken.
     Closed,
     /// Content of the request.
@@ -230,7 +231,7 @@ mod tests {
         }
         poll_fn(|cx| near.poll_send(cx, &piece)).await.unwrap();
         // Packets that were sent arrive, even if the other end left some unread.
-        poll_fn(|cx| far.poll_send(cx, &Packet::new(Word::Wanted, &b""[..]))).await.unwrap();
+        poll_fn(|cx| far.poll_send(cx, &Packet::new(Word::Wanted(1), &b""[..]))).await.unwrap();
         drop(near);
         assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_some());
         assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_none());

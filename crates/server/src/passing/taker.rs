@@ -1,8 +1,9 @@
 //! The process that has taken over, and takes connections too.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::{io, thread};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -37,6 +38,8 @@ pub(crate) struct Taking {
     hand_over: Box<dyn Fn(u32, OwnedFd) + Send + Sync>,
     /// Readable when that process takes connections.
     has_heir: OwnedFd,
+    /// One for each channel.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Taking {
@@ -47,7 +50,8 @@ impl Taking {
         hand_over: impl Fn(u32, OwnedFd) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let has_heir = eventfd(0, EventfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Taking { place: Box::new(place), hand_over: Box::new(hand_over), has_heir }))
+        let (place, hand_over) = (Box::new(place), Box::new(hand_over));
+        Ok(Arc::new(Taking { place, hand_over, has_heir, threads: Mutex::default() }))
     }
 
     /// Starts the thread that takes connections from `channel` until the process `pid` closes it, or another one takes over from this one.
@@ -62,12 +66,23 @@ impl Taking {
                 tracing::info!("took {taken} connections from process {pid}");
             }
         };
-        thread::Builder::new().name("taking".to_owned()).spawn(work).map(drop)
+        let thread = thread::Builder::new().name("taking".to_owned()).spawn(work)?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
     }
 
     /// The process that has taken over takes the connections of all processes before it from now on.
     pub(crate) fn stop(&self) {
         let _ = rustix::io::write(&self.has_heir, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits behind [`Self::stop`] until the channels are handed over.
+    pub(crate) fn wait(&self) {
+        let next = || self.threads.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        // A channel may have come over a channel. The hook reports a panic.
+        while let Some(thread) = next() {
+            let _ = thread.join();
+        }
     }
 
     fn work(self: &Arc<Self>, channel: OwnedFd, pid: u32) -> u64 {

@@ -155,10 +155,17 @@ async fn a_channel_goes_to_the_process_that_takes_over_next() {
     };
     Taking::new(place, |_, _| {}).unwrap().start(newest, 2).unwrap();
     let (heir, _thread) = Giver::start(near, 3).unwrap();
-    let hand_over = move |pid, channel| heir.hand_over(pid, channel);
+    let heir = Arc::new(heir);
+    let hand_over = {
+        let heir = Arc::clone(&heir);
+        move |pid, channel| heir.hand_over(pid, channel)
+    };
     let taking = Taking::new(|_| Err(Refused::Ending), hand_over).unwrap();
     taking.start(middle, 1).unwrap();
     taking.stop();
+    // The process between has no connection left: it ends when the channel is handed over.
+    taking.wait();
+    heir.end();
     let (giver, _thread) = Giver::start(oldest, 2).unwrap();
     let (offered, _client) = connection();
     assert!(giver.offer(offered).await.is_none());

@@ -16,6 +16,7 @@ use sealion_http::http1::head::{HeadLimits, RequestHead, find};
 use sealion_http::{ContentEncoding, Status};
 use serde::{Deserialize, Serialize};
 
+use super::clock::SharedInstant;
 use super::relay::{Ends, Link};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
@@ -68,8 +69,10 @@ pub(crate) struct ContentUnderWay {
     pub(crate) expects_continue: bool,
     /// All of it was read.
     pub(crate) is_complete: bool,
-    /// The upstream has asked for it.
-    pub(crate) is_wanted: bool,
+    /// Bytes that may go to the process with the upstream before it grants more. Below 0: the last piece was longer.
+    pub(crate) room: i64,
+    /// Since when the upstream waits for the client, if it does.
+    pub(crate) owed_since: Option<SharedInstant>,
     /// Bytes that were read and not passed on.
     pub(crate) waiting: Vec<u8>,
     /// The parts that follow them.
@@ -136,8 +139,8 @@ pub(crate) struct StreamUnderWay {
     pub(crate) rest: Vec<Segment>,
     /// The lines of the trailers that follow.
     pub(crate) trailers: Option<Vec<u8>>,
-    /// The client opens no window: what was sent by then, and the time that it has left.
-    pub(crate) stall: Option<(Progress, Duration)>,
+    /// The client opens no window: what was sent by then, and when it has to have opened one.
+    pub(crate) stall: Option<(Progress, SharedInstant)>,
     /// The other process has more. `None`: the rest is known.
     pub(crate) relayed: Option<Relayed>,
 }
@@ -162,8 +165,8 @@ pub(crate) struct Files(Vec<Option<Arc<File>>>);
 pub(crate) struct Line {
     /// The name of its site.
     pub(crate) site: Option<Box<str>>,
-    /// Since the end of the request's head. `None`: there is no line.
-    pub(crate) took: Option<Duration>,
+    /// When the request's head had come. `None`: there is no line.
+    pub(crate) began: Option<SharedInstant>,
     pub(crate) status: u16,
     pub(crate) encoding: Option<ContentEncoding>,
     pub(crate) user: Option<Box<str>>,

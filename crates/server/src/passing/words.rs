@@ -23,7 +23,7 @@ use crate::limits::Moment;
 
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains. A change of [`Resting`] raises it, and so does a
 /// change of [`Word`](super::Word) or [`RelayedHead`](super::RelayedHead): the processes of a relay then speak one version.
-pub(super) const FORMAT: u16 = 4;
+pub(super) const FORMAT: u16 = 5;
 
 /// The longest message of an offer, in bytes. It fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
 pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
@@ -115,12 +115,15 @@ pub(crate) enum Refused {
     Ended,
     /// Something was under way.
     Busy,
+    /// This process has no descriptor left.
+    OwnDescriptors,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Format => "its version does not know their format",
+            Refused::OwnDescriptors => "this process reached its limit of open files (LimitNOFILE=)",
             Refused::Descriptors => "it reached its limit of open files (LimitNOFILE=)",
             Refused::Listener => "their listener is gone",
             Refused::Places => "all its places are taken (limits.max_connections)",

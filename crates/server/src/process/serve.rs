@@ -406,8 +406,11 @@ impl<'a> Server<'a> {
 
     /// Writes the last lines of the access logs.
     fn finish(self, log_writers: Writers) {
-        let Self { shared, metrics_thread, passing, phase: _phase, .. } = self;
+        let Self { shared, metrics_thread, passing, taking, phase: _phase, .. } = self;
         if let (Some(thread), Some(giver)) = (passing, shared.giver.get()) {
+            if let Some(taking) = taking {
+                taking.wait();
+            }
             giver.end();
             // The thread has reported its outcome itself.
             let _ = thread.join();

@@ -20,6 +20,9 @@ use crate::passing::ContentEnd;
 /// Bytes that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
 
+/// Bytes that are worth a grant: the other process gets its next one when a quarter of its room is free.
+const LEAST_GRANT: u64 = MOST_KEPT as u64 / 4;
+
 /// A pipe for the content of a request. `length`: as announced by the client, `None` if it announced none.
 pub(crate) fn pipe(length: Option<u64>) -> (ContentWriter, RequestContent) {
     let pipe = Arc::new(Mutex::new(Pipe::default()));
@@ -60,6 +63,15 @@ pub(crate) enum Room {
     /// Content is wanted.
     Wanted,
     /// Content is not taken any more: a response was made without the rest of it.
+    Closed,
+}
+
+/// The outcome of [`ContentWriter::poll_grant`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// So many bytes.
+    More(u32),
+    /// Content is not taken any more.
     Closed,
 }
 
@@ -158,14 +170,20 @@ impl ContentWriter {
         Poll::Pending
     }
 
-    /// Whether it keeps as much as it may.
-    pub(crate) fn is_full(&self) -> bool {
-        lock(&self.pipe).kept >= MOST_KEPT
-    }
-
-    /// Whether the upstream has asked for content.
-    pub(crate) fn is_wanted(&self) -> bool {
-        lock(&self.pipe).wanted
+    /// Ready when another process may send a good deal more than it was `granted` so far, or no more will be taken. It may exceed its grants by one piece.
+    pub(crate) fn poll_grant(&mut self, cx: &mut Context<'_>, granted: &mut u64) -> Poll<Grant> {
+        let mut pipe = lock(&self.pipe);
+        if pipe.state == State::Closed {
+            return Poll::Ready(Grant::Closed);
+        }
+        *granted = (*granted).max(pipe.taken + pipe.kept as u64);
+        let more = (pipe.taken + MOST_KEPT as u64).saturating_sub(*granted);
+        if pipe.wanted && pipe.state == State::Open && more >= LEAST_GRANT {
+            *granted += more;
+            return Poll::Ready(Grant::More(more as u32));
+        }
+        pipe.writer = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Appends content. It may exceed the request for content by one record.
@@ -361,6 +379,21 @@ impl RequestContent {
         (waiting, end)
     }
 
+    /// As [`Body::poll_frame`], without pieces: ready when all of them were taken and the content ends, or when it has broken off.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
+        let mut pipe = lock(&self.pipe);
+        match pipe.state {
+            State::Incomplete(status) => return Poll::Ready(Some(Err(Incomplete { status }))),
+            State::Complete if pipe.ready.is_empty() => {}
+            State::Open | State::Complete | State::Closed => {
+                pipe.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        drop(pipe);
+        Pin::new(self).poll_frame(cx)
+    }
+
     /// A view of how much is taken, which outlives the content.
     pub(crate) fn progress(&self) -> ContentProgress {
         ContentProgress(Arc::clone(&self.pipe))
@@ -495,6 +528,31 @@ mod tests {
         assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"end".to_vec()))));
         assert!(content.is_end_stream());
         assert_eq!(read(&mut content), Poll::Ready(None));
+    }
+
+    /// Another process gets as much room as the pipe has, once content is wanted, and a good deal at a time.
+    #[test]
+    fn room_is_granted_as_the_upstream_takes_content() {
+        let (mut writer, mut content) = pipe(None);
+        let mut granted = 0;
+        let mut grant =
+            |writer: &mut ContentWriter| writer.poll_grant(&mut Context::from_waker(Waker::noop()), &mut granted);
+        writer.write(vec![1; 1000].into());
+        assert!(grant(&mut writer).is_pending(), "it is not wanted");
+        assert!(read(&mut content).is_ready());
+        assert_eq!(grant(&mut writer), Poll::Ready(Grant::More(MOST_KEPT as u32)), "what came before does not count");
+        assert!(grant(&mut writer).is_pending());
+        let least = LEAST_GRANT as usize;
+        for piece in [least - 1, 1, MOST_KEPT - least + 100] {
+            writer.write(vec![1; piece].into());
+        }
+        assert!(grant(&mut writer).is_pending(), "it is full");
+        for expected in [Poll::Pending, Poll::Pending, Poll::Ready(Grant::More(MOST_KEPT as u32))] {
+            assert!(read(&mut content).is_ready());
+            assert_eq!(grant(&mut writer), expected);
+        }
+        drop(content);
+        assert_eq!(grant(&mut writer), Poll::Ready(Grant::Closed));
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(crate) use cgi::Script;
 pub(crate) use cgi::fuzz as cgi_fuzz;
 pub(crate) use collect::{NotCollected, collect, read_whole};
 pub(crate) use config::{AdminState, ServerConfig, ServerUrl, UpstreamConfig};
-pub(crate) use content::{ContentWriter, RequestContent, Room, lines, pipe};
+pub(crate) use content::{ContentWriter, Grant, RequestContent, Room, lines, pipe};
 pub(crate) use copy::CopyBounds;
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};

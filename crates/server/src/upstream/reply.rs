@@ -141,6 +141,18 @@ impl Patience {
         Patience { limit, has_moved: false, timer: None }
     }
 
+    /// Goes on with a wait that began before.
+    pub(crate) fn since(limit: Duration, began: Option<std::time::Instant>) -> Self {
+        let timer = began.and_then(|began| began.checked_add(limit)).map(|end| Box::pin(sleep_until(end.into())));
+        Patience { timer, ..Self::new(limit) }
+    }
+
+    /// When the wait began that is under way, if one is.
+    pub(crate) fn began(&self) -> Option<std::time::Instant> {
+        let end = self.timer.as_ref()?.deadline().into_std();
+        if self.has_moved { Some(end) } else { end.checked_sub(self.limit) }
+    }
+
     /// Something came.
     pub(crate) fn moved(&mut self) {
         self.has_moved = true;
@@ -157,5 +169,25 @@ impl Patience {
             timer.as_mut().reset(Instant::now() + limit);
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_that_began_before_ends_when_it_would_have() {
+        let limit = Duration::from_secs(1000);
+        let began = std::time::Instant::now() - limit;
+        let mut patience = Patience::since(limit, Some(began));
+        assert_eq!(patience.began(), Some(began));
+        patience.moved();
+        assert_eq!(patience.began(), Some(began + limit));
+        let mut patience = Patience::since(limit, patience.began().map(|began| began - limit));
+        assert_eq!(poll_fn(|cx| patience.poll(cx)).await, limit);
+        assert_eq!(Patience::since(limit, None).began(), None);
     }
 }

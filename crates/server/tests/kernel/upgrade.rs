@@ -1,11 +1,16 @@
 //! Connections that the kernel seals pass to another process: key and sequence number stay in the socket, and the new process goes on with them.
 
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+
 use sealion_testkit::ktls::Counters;
 use sealion_testkit::service::Service;
-use sealion_testkit::{Suite, content, http};
+use sealion_testkit::{Client, PATIENCE, Suite, content, http, pattern};
 
 use crate::support::http2::{Http2, MAX_WINDOW, window_update};
-use crate::support::{LARGE, SMALL_WINDOW, Site, access_lines, begin, wait_for_message};
+use crate::support::upstream::{Upstream, ok};
+use crate::support::watch::{Watched, scrape};
+use crate::support::{LARGE, SMALL_WINDOW, Site, access_lines, begin, wait_for_message, wait_until};
 
 const LEN: u64 = (1 << 20) + 7;
 
@@ -101,5 +106,103 @@ fn responses_of_http2_in_the_kernel_go_on_in_the_new_process() {
     }
     for line in access_lines(&service.first, 2 * clients.len()) {
         assert_eq!((line.way().0, line.get("bytes")), ("kernel", &*LARGE.to_string()), "{}", line.text);
+    }
+}
+
+/// Bytes of each part of an exchange that a server feeds.
+const PART: u64 = 300_001;
+
+/// Upgrades of the exchanges that a server feeds.
+const UPGRADES: u64 = 2;
+
+/// A server that sends `/stream` in parts as the test says, makes a tunnel of `/chat`, and gives other contents back.
+fn serving(parts: Receiver<u64>) -> Upstream {
+    let parts = Mutex::new(parts);
+    Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            match request.line() {
+                "GET /stream" => {
+                    let length = PART * (UPGRADES + 1);
+                    accepted.write(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").as_bytes());
+                    while let Ok(part) = parts.lock().expect("no panic").recv_timeout(PATIENCE) {
+                        accepted.write(&pattern::bytes(part * PART..(part + 1) * PART));
+                    }
+                }
+                "GET /chat" => {
+                    accepted.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
+                    while let Some(bytes) = accepted.read(PART as usize) {
+                        accepted.write(&bytes);
+                    }
+                    return;
+                }
+                _ => accepted.write(&ok(&request.body)),
+            }
+        }
+    })
+}
+
+/// Asks for a stream, an upload and a tunnel, each on a connection of its own.
+fn ask(site: &Site, service: &Service, suite: Suite) -> [Client; 3] {
+    let length = (PART * (UPGRADES + 1)).to_string();
+    let tunnel = [("Connection", "Upgrade"), ("Upgrade", "echo")];
+    let content = [("Content-Length", &*length)];
+    let asked = [("GET", "/stream", &[][..]), ("POST", "/upload", &content), ("GET", "/chat", &tunnel)];
+    asked.map(|(method, target, fields)| {
+        let mut client = site.connector(suite).connect(service.first.address());
+        client.send(http::head(method, target, fields).as_bytes()).expect("it leaves");
+        client
+    })
+}
+
+fn send_part(client: &mut Client, part: u64) {
+    for piece in pattern::bytes(part * PART..(part + 1) * PART).chunks(10_000) {
+        client.send(piece).expect("it leaves");
+    }
+}
+
+/// The process before keeps the legs to the server. The kernel's keys and counters are those of one connection.
+#[test]
+fn exchanges_that_a_server_feeds_go_on_in_the_kernel_through_upgrades() {
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let site = Site::new();
+        let (step, parts) = channel();
+        let upstream = serving(parts);
+        // An emulated machine needs minutes for the upgrades.
+        let limits = "[limits]\ngrace = '1h'\nrequest_timeout = '1h'\nstall_timeout = '1h'\n";
+        let table =
+            format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\nstall_timeout = '1h'\n", upstream.url());
+        let config = site.config("proxy = { to = 'app', upgrade = ['echo'] }").table(&table).table(limits);
+        let options = ["--ktls", "always", "--workers", "1", "--metrics", "127.0.0.1:0"];
+        let Watched { server, address } = Watched::of(config.serve_with(&options));
+        let mut service = Service { first: server };
+        let counters = Counters::now();
+        let [mut stream, mut upload, mut tunnel] = ask(&site, &service, suite);
+        for client in [&mut stream, &mut tunnel] {
+            client.read_until(b"\r\n\r\n").expect("a head");
+        }
+        for part in 0..=UPGRADES {
+            let range = part * PART..(part + 1) * PART;
+            step.send(part).expect("the server waits");
+            pattern::assert_equal(&stream.read(PART as usize).expect("a part"), range.clone());
+            send_part(&mut upload, part);
+            send_part(&mut tunnel, part);
+            pattern::assert_equal(&tunnel.read(PART as usize).expect("the echo"), range);
+            if part < UPGRADES {
+                service.upgrade();
+                wait_until("the connections have passed", || {
+                    scrape(address).get("sealion_connections_taken_over_total") == 3.0
+                });
+            }
+        }
+        let answer = http::read_response(&mut upload, "POST").expect("an answer");
+        pattern::assert_equal(&answer.body, 0..PART * (UPGRADES + 1));
+        assert_eq!(counters.since("TlsCurrTxSw"), 3, "{suite:?}");
+        tunnel.close_notify().expect("it leaves");
+        tunnel.read_to_end().expect("an end").assert_orderly();
+        drop(step);
+        assert!(service.first.wait().success(), "nothing is left to do");
+        for line in access_lines(&service.first, 3) {
+            assert!(line.way().0 == "kernel" && line.find("aborted").is_none(), "{}", line.text);
+        }
     }
 }

@@ -125,7 +125,7 @@ struct FrozenCounts {
 }
 
 /// The format that this version writes and reads.
-const FORMAT: u16 = 3;
+const FORMAT: u16 = 4;
 
 /// Bytes of all other fields, at most.
 const FIXED: usize = 2048;
@@ -174,9 +174,9 @@ impl fmt::Debug for Frozen {
 }
 
 impl TlsStream {
-    /// Takes the connection apart, if nothing is under way: no send, no renewal of the kernel's key, and no end. Received bytes that were not consumed, half a
-    /// record, sealed bytes that TCP has not taken and a key update that is owed go along. A response that has begun ([`Self::begin`], [`Self::pause`]) goes on
-    /// with a [`Self::send`] after [`Self::thaw`].
+    /// Takes the connection apart, if nothing is under way: no send, no renewal of the kernel's key, and no end but the peer's orderly one. Received bytes that
+    /// were not consumed, half a record, sealed bytes that TCP has not taken and a key update that is owed go along. A response that has begun
+    /// ([`Self::begin`], [`Self::pause`]) goes on with a [`Self::send`] after [`Self::thaw`].
     ///
     /// The socket no longer belongs to the runtime. Nobody may read it, write to it or change its options until the connection is thawed: they belong to all
     /// processes that hold it. The rest here has no socket: only [`Self::info`], [`Self::path`] and the counters may be asked.
@@ -248,7 +248,7 @@ impl TlsStream {
         if !matches!(self.sending, Sending::Open | Sending::Responding) || self.responding {
             return Some("a response is being sent");
         }
-        if self.delivery.is_some() || !self.receiver.is_open() {
+        if self.delivery.is_some() || !self.receiver.may_go_on(self.session.is_some()) {
             return Some("the connection ends");
         }
         match &self.sender {

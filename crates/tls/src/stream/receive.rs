@@ -49,7 +49,7 @@ enum State {
     Failed,
 }
 
-/// A [`Receiver`] that is open, for [`Frozen`](super::Frozen).
+/// A [`Receiver`] that may go on, for [`Frozen`](super::Frozen).
 #[derive(Serialize, Deserialize)]
 pub(super) struct FrozenReceiver {
     sealed: Vec<u8>,
@@ -57,6 +57,8 @@ pub(super) struct FrozenReceiver {
     message: Vec<u8>,
     empty_records: u8,
     key_updates: u8,
+    /// The peer sends no more.
+    has_ended: bool,
 }
 
 impl FrozenReceiver {
@@ -67,21 +69,28 @@ impl FrozenReceiver {
 }
 
 impl Receiver {
-    pub(super) fn is_open(&self) -> bool {
-        self.state == State::Open
+    /// Whether the peer may send more, or has ended its direction in order: the other direction goes on.
+    pub(super) fn may_go_on(&self, has_tls: bool) -> bool {
+        match self.state {
+            State::Open | State::Notified => true,
+            State::Finished => !has_tls,
+            State::Failed => false,
+        }
     }
 
-    /// The receiver must be open.
+    /// See [`Self::may_go_on`].
     pub(super) fn freeze(self) -> FrozenReceiver {
-        let Self { sealed, mut plaintext, read, state: _, message, empty_records, key_updates } = self;
+        let Self { sealed, mut plaintext, read, state, message, empty_records, key_updates } = self;
         plaintext.drain(..read);
-        FrozenReceiver { sealed, plaintext: Zeroizing::new(plaintext), message, empty_records, key_updates }
+        let (plaintext, has_ended) = (Zeroizing::new(plaintext), state != State::Open);
+        FrozenReceiver { sealed, plaintext, message, empty_records, key_updates, has_ended }
     }
 
     pub(super) fn thaw(frozen: FrozenReceiver) -> Self {
-        let FrozenReceiver { sealed, mut plaintext, message, empty_records, key_updates } = frozen;
+        let FrozenReceiver { sealed, mut plaintext, message, empty_records, key_updates, has_ended } = frozen;
         let plaintext = std::mem::take(&mut *plaintext);
-        Self { sealed, plaintext, read: 0, state: State::Open, message, empty_records, key_updates }
+        let state = if has_ended { State::Notified } else { State::Open };
+        Self { sealed, plaintext, read: 0, state, message, empty_records, key_updates }
     }
 
     /// Starts with the bytes after the handshake, which may contain complete records.

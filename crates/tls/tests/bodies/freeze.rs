@@ -171,13 +171,32 @@ fn a_connection_that_is_not_at_rest_goes_on() {
             stream.set_responding(false);
             stream.send(&[Part::Bytes(b"abcd")]).await.expect("it leaves");
             stream.finish().expect("it is whole");
-            assert_eq!(stream.read_more().await.expect("close_notify"), 0);
+            assert!(matches!(stream.read_more().await, Err(sealion_tls::Error::Truncated)));
             assert_busy(&mut stream, "the connection ends");
-            stream.shutdown().await.expect("an orderly end");
         });
         let mut client = support::connect(&serving, suite);
         assert_eq!(client.read(4).expect("a response"), b"abcd");
+        drop(client);
+        serving.finish();
+    }
+}
+
+#[test]
+fn a_connection_whose_client_has_ended_its_direction_goes_on() {
+    for suite in Suite::all() {
+        let serving = support::Server::new(limits()).serve(async |mut stream: TlsStream| {
+            assert_eq!(stream.read_more().await.expect("data"), 4);
+            assert_eq!(stream.read_more().await.expect("close_notify"), 0);
+            let mut stream = pass(stream);
+            assert_eq!(stream.read_more().await.expect("it has ended"), 0);
+            assert_eq!(stream.buffered(), b"last");
+            stream.respond(&[Part::Bytes(b"abcd")]).await.expect("it leaves");
+            stream.shutdown().await.expect("an orderly end");
+        });
+        let mut client = support::connect(&serving, suite);
+        client.send(b"last").expect("it leaves");
         client.close_notify().expect("it leaves");
+        assert_eq!(client.read(4).expect("a response"), b"abcd");
         client.read_to_end().expect("what was sent opens").assert_orderly();
         serving.finish();
     }

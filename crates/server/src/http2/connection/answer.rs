@@ -38,7 +38,12 @@ pub(super) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Whether the connection may pass while it waits.
     pub(super) fn can_leave(&self) -> bool {
-        self.wait.awaited != Awaited::None && self.wait.cancel.is_some() && !self.later.is_traced
+        self.wait.awaited != Awaited::None && !self.is_cancelled() && !self.later.is_traced
+    }
+
+    /// Whether the client has reset its stream, so that forwarding ends. The response is for the log.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.wait.awaited != Awaited::None && self.wait.cancel.is_none()
     }
 }
 
@@ -157,11 +162,9 @@ impl<'a> Http2<'a> {
             }
             match polled {
                 Poll::Ready(answered) => {
-                    let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
-                    if wait.awaited != Awaited::None
-                        && wait.cancel.is_none()
-                        && answered.response.status == Status::CLIENT_CLOSED_REQUEST
-                    {
+                    let waiting = self.answering.swap_remove(index);
+                    let (id, is_cancelled) = (waiting.stream, waiting.is_cancelled());
+                    if is_cancelled && answered.response.status == Status::CLIENT_CLOSED_REQUEST {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(id, ErrorCode::CANCEL);
                     }

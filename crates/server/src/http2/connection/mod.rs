@@ -431,14 +431,36 @@ impl<'a> Http2<'a> {
         };
         self.streamed.clear();
         self.streams.close();
-        for Waiting { stream: id, answer, wait, .. } in std::mem::take(&mut self.answering) {
-            drop(wait.cancel);
-            let answered = answer.await;
-            self.finish(Sending::new(id, answered), stream, Some(&why));
-        }
+        let mut answering = std::mem::take(&mut self.answering);
+        // All that is forwarded ends now: none waits for another.
+        answering.iter_mut().for_each(|waiting| waiting.wait.cancel = None);
+        poll_fn(|cx| self.poll_cut(cx, &mut answering, stream, &why)).await;
         for sending in std::mem::take(&mut self.sending) {
             self.finish(sending, stream, Some(&why));
         }
+    }
+}
+
+impl<'a> Http2<'a> {
+    /// Waits for responses that are for the log alone. `why`: they are not sent.
+    fn poll_cut(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        answering: &mut Vec<Waiting<'a>>,
+        stream: &TlsStream,
+        why: &dyn Display,
+    ) -> Poll<()> {
+        let mut index = 0;
+        while index < answering.len() {
+            match answering[index].answer.as_mut().poll(cx) {
+                Poll::Ready(answered) => {
+                    let id = answering.swap_remove(index).stream;
+                    self.finish(Sending::new(id, answered), stream, Some(why));
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+        if answering.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

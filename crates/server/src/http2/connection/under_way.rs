@@ -23,7 +23,7 @@ use crate::http2::response::Sending;
 use crate::limits::Moment;
 use crate::observe::metrics;
 use crate::passing::{
-    ContentUnderWay, Driver, Ends, Files, Line, Link, MOST_FILES, Passes, Relayed, Resting, Segment, Stage,
+    ContentUnderWay, Driver, Ends, Files, Line, Link, MOST_FILES, Passes, Refused, Relayed, Resting, Segment, Stage,
     StreamUnderWay, Streams, Turn, TurnWait,
 };
 use crate::response::{BodyStream, Piece, Source};
@@ -48,8 +48,6 @@ pub(super) struct Leaving<'a> {
 struct Await {
     stream: StreamId,
     link: Link,
-    /// The other process knows that content is wanted.
-    is_told: bool,
 }
 
 /// The departure of a connection.
@@ -86,6 +84,7 @@ impl<'a> Http2<'a> {
     /// Waits for the turn to pass, if another process has taken over. `files`: the batch that is being sent has them.
     pub(super) fn poll_leave(&mut self, cx: &mut TaskContext<'_>, files: usize) -> Poll<Departure> {
         let Some(giver) = self.context.shared.heir(self.passes) else { return Poll::Pending };
+        self.let_go_of_cancelled();
         if !self.can_leave(files) {
             self.leaving.stay();
             return Poll::Pending;
@@ -99,7 +98,9 @@ impl<'a> Http2<'a> {
             Ok((pairs, further)) => Poll::Ready(Departure { turn, pairs, further }),
             Err(error) => {
                 tracing::warn!("{}: its responses stay with this process: {error}", self.context.remote);
+                giver.stays(Refused::OwnDescriptors);
                 self.passes = Passes::Never;
+                self.idle.cannot_pass();
                 Poll::Pending
             }
         }
@@ -113,9 +114,21 @@ impl<'a> Http2<'a> {
         awaited.chain(fed).map(|(id, end)| Ok((id, end?))).collect()
     }
 
+    /// Streams that the client has reset give up their slots: the ends of their requests are awaited here.
+    fn let_go_of_cancelled(&mut self) {
+        // A client that has closed its direction may still read what it gets.
+        if self.finished {
+            return;
+        }
+        for waiting in self.answering.iter().filter(|waiting| waiting.is_cancelled()) {
+            self.protocol.release(waiting.stream);
+        }
+    }
+
     fn can_leave(&self, files: usize) -> bool {
-        let goes_on = !self.failed && !self.finished && self.closing.is_none() && self.receiving.is_empty();
-        let count = self.sending.len() + self.answering.len();
+        let goes_on = !self.failed && self.closing.is_none() && self.receiving.is_empty();
+        let awaited: Vec<_> = self.answering.iter().filter(|waiting| !waiting.is_cancelled()).collect();
+        let count = self.sending.len() + awaited.len();
         let is_known = |streamed: &Streamed| {
             self.sending.iter().any(|sending| sending.stream == streamed.stream && sending.has_source())
                 || self.answering.iter().any(|waiting| waiting.stream == streamed.stream)
@@ -124,7 +137,7 @@ impl<'a> Http2<'a> {
             && self.protocol.can_rest()
             && count == self.protocol.open_streams()
             && count + files <= MOST_FILES
-            && self.answering.iter().all(Waiting::can_leave)
+            && awaited.iter().all(|waiting| waiting.can_leave())
             && self.sending.iter().all(|sending| sending.can_leave())
             && self.streamed.iter().all(is_known)
     }
@@ -143,8 +156,10 @@ impl<'a> Http2<'a> {
             let further = ends(sending.stream);
             responses.push(self.pack_sending(sending, further, &mut pairs, &mut files));
         }
-        let (elsewhere, here): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.answering).into_iter().partition(|waiting| waiting.link.is_some());
+        let (cancelled, awaited): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.answering).into_iter().partition(Waiting::is_cancelled);
+        self.answering = cancelled;
+        let (elsewhere, here): (Vec<_>, Vec<_>) = awaited.into_iter().partition(|waiting| waiting.link.is_some());
         for waiting in elsewhere.into_iter().chain(here) {
             let further = ends(waiting.stream);
             responses.push(self.pack_awaited(waiting, further, &mut pairs, &mut files));
@@ -183,8 +198,7 @@ impl<'a> Http2<'a> {
             Some(end) => files.push_relay(end),
             None => {
                 let Some((link, far)) = pairs.pop() else { unreachable!("a pair was made for each") };
-                let is_told = request.as_ref().is_some_and(|content| content.is_wanted);
-                let side = RequestSide { writer: writer.flatten(), is_told, ..RequestSide::default() };
+                let side = RequestSide { writer: writer.flatten(), ..RequestSide::default() };
                 let home = Home::new(link, side, self.context.shared);
                 self.leaving.feeds.push(Feed { home, content });
                 files.push_relay(far)
@@ -212,7 +226,7 @@ impl<'a> Http2<'a> {
         files: &mut Files,
     ) -> StreamUnderWay {
         let id = waiting.stream;
-        let line = Line::awaited(waiting.later.began.map(|began| began.elapsed()));
+        let line = Line::awaited(waiting.later.began);
         let request = waiting.later.head.upgrade().map(|head| Box::clone(&head));
         let streamed = self.streamed.iter_mut().find(|streamed| streamed.stream == id);
         let content = streamed.and_then(|streamed| streamed.pack(&mut self.protocol));
@@ -224,8 +238,7 @@ impl<'a> Http2<'a> {
             }
             None => {
                 let Some((link, far)) = pairs.pop() else { unreachable!("a pair was made for each") };
-                let is_told = content.as_ref().is_some_and(|content| content.is_wanted);
-                self.leaving.awaited.push(Await { stream: id, link, is_told });
+                self.leaving.awaited.push(Await { stream: id, link });
                 self.answering.push(waiting);
                 files.push_relay(far)
             }
@@ -246,7 +259,7 @@ impl<'a> Http2<'a> {
 
     /// Whether this process has no part in what is packed.
     pub(super) fn is_fed_elsewhere(&self) -> bool {
-        self.leaving.feeds.is_empty() && self.leaving.awaited.is_empty()
+        self.leaving.feeds.is_empty() && self.answering.is_empty()
     }
 
     /// Offers the connection, and goes on to feed its responses. `false`: it was refused, and goes on here.
@@ -273,7 +286,7 @@ impl<'a> Http2<'a> {
                 // Its copies of the relays' far ends would hide that the other process has closed them.
                 drop(resting);
                 let _active = metrics::worker().map(|worker| worker.active.enter());
-                self.feed(awaited).await;
+                self.feed(awaited, stream).await;
                 true
             }
             Passed::Stays => {
@@ -289,20 +302,23 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// Feeds the responses of a connection that has passed.
-    async fn feed(&mut self, awaited: Vec<Await>) {
+    /// Feeds the responses of a connection that has passed, and ends the requests that its client has cancelled.
+    async fn feed(&mut self, awaited: Vec<Await>, stream: &TlsStream) {
         let (shared, listener) = (self.context.shared, self.context.listener);
         let feeds = std::mem::take(&mut self.leaving.feeds);
         let mut running: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>> =
             feeds.into_iter().map(|feed| Box::pin(feed.run()) as _).collect();
+        let mut cancelled = Vec::new();
         for waiting in std::mem::take(&mut self.answering) {
+            let Some(Await { link, .. }) = awaited.iter().find(|own| own.stream == waiting.stream) else {
+                cancelled.push(waiting);
+                continue;
+            };
             let Waiting { stream: id, answer, mut wait, later, .. } = waiting;
-            let Some(Await { link, is_told, .. }) = awaited.iter().find(|own| own.stream == id) else { continue };
             later.duty.leave();
             let streamed = self.streamed.iter().position(|streamed| streamed.stream == id);
             let writer = streamed.and_then(|index| self.streamed.swap_remove(index).upload.into_writer());
-            let request =
-                RequestSide { writer, here: wait.cancel.take(), interims: wait.interims.take(), is_told: *is_told };
+            let request = RequestSide { writer, here: wait.cancel.take(), interims: wait.interims.take() };
             let home = Home::new(link.clone(), request, shared);
             running.push(Box::pin(feed_answer(home, answer, move |response, framing| {
                 block_of(listener, response, framing)
@@ -311,7 +327,8 @@ impl<'a> Http2<'a> {
         drop(awaited);
         poll_fn(|cx| {
             running.retain_mut(|feed| feed.as_mut().poll(cx).is_pending());
-            if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            let has_ended = self.poll_cut(cx, &mut cancelled, stream, &CANCELLED).is_ready();
+            if has_ended && running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -382,6 +399,9 @@ impl<'a> Http2<'a> {
         self.answering.push(Waiting { stream: id, memory, answer, wait, later, link: Some(link) });
     }
 }
+
+/// Why a request that the client has reset has no response.
+const CANCELLED: &str = "the client reset the stream";
 
 /// The source of a response whose relay is lost.
 struct Broken(Option<io::Error>);

@@ -1,5 +1,9 @@
 //! Exchanges that another server feeds go on in the new process after an upgrade. The process before keeps the leg to that server, and ends with the last of them.
 
+mod bounds;
+mod half_closed;
+mod uploads;
+
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
