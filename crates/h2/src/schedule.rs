@@ -67,6 +67,17 @@ impl Bounds {
         stream.send_window.available(ready, WORTHWHILE.min(self.initial_window / 2))
     }
 
+    /// Whether the windows allow a frame of a stream.
+    pub(crate) fn permit_frame(self, stream: &Stream) -> bool {
+        stream.ready().is_some_and(|(ready, _)| ready == 0 || self.allowed(stream, ready) > 0)
+    }
+
+    /// Whether `length` bytes of content of a stream can be sent in one frame.
+    pub(crate) fn permit_whole(self, stream: &Stream, length: usize) -> bool {
+        let fits = length <= RECORD_PAYLOAD.min(self.max_frame_size);
+        fits && self.allowed(stream, length as u64) as usize == length
+    }
+
     /// The window that lets no more of a stream be sent than is ready.
     pub(crate) fn without_room(self, stream: &Stream) -> Option<Window> {
         let ready = stream.ready().map_or(0, |(ready, _)| i64::try_from(ready).unwrap_or(i64::MAX));

@@ -60,6 +60,33 @@ impl Connection {
         Ok(())
     }
 
+    /// Appends a whole response to `out`: its head as [`respond`](Self::respond) does, and its content in one frame. `false`: the windows, or the client's
+    /// largest frame, have no room for the content, and nothing was written.
+    ///
+    /// The response goes before content that waits, whatever its priority: call this only where little waits.
+    ///
+    /// # Errors
+    /// [`StreamClosed`]: the stream was reset, or its response has begun.
+    pub fn respond_whole(
+        &mut self,
+        stream: StreamId,
+        block: &[&[u8]],
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamClosed> {
+        let index = self.expect(stream, |sending| sending == Sending::Head)?;
+        if !self.bounds().permit_whole(&self.streams[index], content.len()) {
+            return Ok(false);
+        }
+        self.streams[index].set_sending(Sending::Ended);
+        self.write_block(stream, false, block, out);
+        let header = self.take_windows(index, content.len() as u32, true);
+        out.reserve(HEADER_LEN + content.len());
+        out.extend_from_slice(&header);
+        out.extend_from_slice(content);
+        Ok(true)
+    }
+
     /// Reports that `bytes` more of a response's content are ready; with `last` they end it.
     /// [`next_frame`](Self::next_frame) requests them.
     ///
@@ -101,19 +128,26 @@ impl Connection {
         } else {
             Sending::Content { offered: offered - u64::from(pick.length), last }
         });
-        stream.send_window.take(pick.length);
-        stream.sent += u64::from(pick.length);
-        self.kept.send_window.take(pick.length);
-        self.kept.sent += u64::from(pick.length);
-        self.kept.abuse.sent_data(pick.length);
-        let (length, flags) = (pick.length as usize, if pick.end { flag::END_STREAM } else { 0 });
-        let header = FrameHead { length, kind: kind::DATA, flags, stream: id }.encode();
-        Some(DataFrame { stream: StreamId(id), header, length, end: pick.end })
+        let header = self.take_windows(pick.index, pick.length, pick.end);
+        Some(DataFrame { stream: StreamId(id), header, length: pick.length as usize, end: pick.end })
+    }
+
+    /// The header of DATA with `length` bytes, which the windows permit. They are taken from the windows.
+    fn take_windows(&mut self, index: usize, length: u32, end: bool) -> [u8; HEADER_LEN] {
+        let stream = &mut self.streams[index];
+        stream.send_window.take(length);
+        stream.sent += u64::from(length);
+        self.kept.send_window.take(length);
+        self.kept.sent += u64::from(length);
+        self.kept.abuse.sent_data(length);
+        let flags = if end { flag::END_STREAM } else { 0 };
+        FrameHead { length: length as usize, kind: kind::DATA, flags, stream: stream.id }.encode()
     }
 
     /// Whether [`next_frame`](Self::next_frame) has a frame.
     pub fn has_frame(&self) -> bool {
-        self.turns.pick(&self.streams, self.bounds(), usize::MAX).is_some()
+        let bounds = self.bounds();
+        self.streams.iter().any(|stream| bounds.permit_frame(stream))
     }
 
     /// Takes back a frame that was not sent, because its content cannot be read: its bytes count as not sent, and the

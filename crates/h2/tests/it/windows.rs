@@ -1,6 +1,6 @@
 //! Windows of the client (RFC 9113 §6.9).
 
-use sealion_h2::{By, ErrorCode, HEADER_LEN, Limits, Window};
+use sealion_h2::{By, ErrorCode, HEADER_LEN, HeaderBlock, Limits, RECORD_PAYLOAD, Window};
 
 use crate::support::*;
 
@@ -38,6 +38,51 @@ fn content_stays_within_the_windows_of_stream_and_connection() {
     assert_eq!(server.receive(&window_update(3, 1 << 20)).unwrap(), [Seen::WindowOpened(Some(3))]);
     let content = server.content();
     assert_eq!((sum(&content), content.last().map(|last| last.2)), (100_000 - 65_535 - 1024, Some(true)));
+}
+
+#[test]
+fn a_whole_response_takes_from_the_windows_or_is_not_written() {
+    let mut server = Server::with_settings(Limits::default(), &[(INITIAL_WINDOW_SIZE, 20_000)]);
+    server.receive_all(&[get(1), get(3), get(5), get(7), get(9)]).unwrap();
+    let (block, content) = (HeaderBlock::response(200), [b'a'; 20_000]);
+    let whole = |server: &mut Server, stream: u32, length: usize| {
+        let (id, mut out) = (server.id(stream), Vec::new());
+        let written = server.connection.respond_whole(id, &[block.as_bytes()], &content[..length], &mut out);
+        (written, frames(&out))
+    };
+    // More than a record, though the windows have room.
+    assert_eq!(whole(&mut server, 1, RECORD_PAYLOAD + 1), (Ok(false), vec![]));
+    for stream in [1, 3, 5, 7] {
+        let (written, sent) = whole(&mut server, stream, 16_000);
+        assert_eq!((written, sent.len()), (Ok(true), 2), "{stream}");
+        assert_eq!((sent[0].kind, sent[0].flags, sent[0].stream), (HEADERS, END_HEADERS, stream));
+        assert_eq!((sent[1].kind, sent[1].flags, sent[1].stream), (DATA, END_STREAM, stream));
+        assert_eq!(sent[1].payload, content[..16_000]);
+    }
+    assert_eq!(server.connection.progress(server.id(3)).stream, 16_000);
+    // The connection has 65,535 - 64,000 bytes left.
+    assert_eq!(whole(&mut server, 9, 1536), (Ok(false), vec![]));
+    let (written, sent) = whole(&mut server, 9, 1535);
+    assert_eq!((written, sent.len()), (Ok(true), 2));
+    assert!(whole(&mut server, 9, 1).0.is_err(), "it has a response");
+    for stream in [1, 3, 5, 7, 9] {
+        server.connection.release(server.id(stream));
+    }
+    assert_eq!((server.control(), server.connection.is_idle()), (vec![], true), "all ended in order");
+}
+
+#[test]
+fn a_whole_response_stays_within_the_window_of_its_stream() {
+    let mut server = Server::with_settings(Limits::default(), &[(INITIAL_WINDOW_SIZE, 1000)]);
+    server.receive_all(&[get(1), get(3), reset(3)]).unwrap();
+    let (block, mut out) = (HeaderBlock::response(200), Vec::new());
+    let id = server.id(1);
+    assert_eq!(server.connection.respond_whole(id, &[block.as_bytes()], &[b'a'; 1001], &mut out), Ok(false));
+    let reset = server.id(3);
+    server.connection.respond_whole(reset, &[block.as_bytes()], b"a", &mut out).unwrap_err();
+    assert!(out.is_empty());
+    server.respond(1, 1001);
+    assert_eq!(server.content(), [(1, 1000, false)], "the response goes on in turns");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The frames of one send, from any number of streams, with content in memory and in files.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Range;
 use std::ptr;
@@ -20,7 +20,7 @@ pub(super) const RECORD: usize = HEADER_LEN + RECORD_PAYLOAD;
 const SHORTEST_FRAME: usize = 512;
 
 /// Content up to this length is copied: a part of its own costs more than the copy.
-const COPIED: usize = 4096;
+pub(super) const COPIED: usize = 4096;
 
 /// Bytes in sending order. It owns what it refers to, so that streams can end while it is sent.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Batch {
         self.clear();
         keep_bytes(self.copied);
         if self.stretches.capacity() <= MOST_STRETCHES_KEPT {
-            FREE_STRETCHES.set(self.stretches);
+            FREE_STRETCHES.replace(self.stretches);
         }
     }
 
@@ -134,6 +134,18 @@ impl Batch {
             Some(Stretch::Copied(range)) => range.end = self.copied.len(),
             _ if octets.is_empty() => {}
             _ => self.stretches.push(Stretch::Copied(start..self.copied.len())),
+        }
+    }
+
+    /// Appends `frames`, and leaves them empty.
+    pub(super) fn append(&mut self, frames: &mut Vec<u8>) {
+        if self.copied.is_empty() && !frames.is_empty() {
+            std::mem::swap(&mut self.copied, frames);
+            self.len += self.copied.len();
+            self.stretches.push(Stretch::Copied(0..self.copied.len()));
+        } else {
+            self.copy(frames);
+            frames.clear();
         }
     }
 
@@ -352,8 +364,8 @@ impl Stretch {
 }
 
 thread_local! {
-    static FREE_BYTES: Cell<[Vec<u8>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
-    static FREE_STRETCHES: Cell<Vec<Stretch>> = const { Cell::new(Vec::new()) };
+    static FREE_BYTES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static FREE_STRETCHES: RefCell<Vec<Stretch>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Stretches of a batch of full records, each with a header of its own.
@@ -364,9 +376,7 @@ const MOST_BYTES_KEPT: usize = 128 << 10;
 
 /// An empty buffer, from the thread's store if it has one.
 pub(super) fn free_bytes() -> Vec<u8> {
-    let [first, second] = FREE_BYTES.take();
-    FREE_BYTES.set([second, Vec::new()]);
-    first
+    FREE_BYTES.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
 /// Frees the memory of an empty buffer that is too large for the thread's store.
@@ -376,12 +386,18 @@ pub(super) fn shrink(bytes: &mut Vec<u8>) {
     }
 }
 
-/// Gives a buffer to the thread's store, which has two: of a batch and of heads.
+/// Buffers in the thread's store: of a batch and of heads.
+const BUFFERS_KEPT: usize = 2;
+
+/// Gives a buffer to the thread's store.
 pub(super) fn keep_bytes(mut bytes: Vec<u8>) {
     if bytes.capacity() <= MOST_BYTES_KEPT {
         bytes.clear();
-        let [first, _] = FREE_BYTES.take();
-        FREE_BYTES.set([bytes, first]);
+        FREE_BYTES.with_borrow_mut(|free| {
+            if free.len() < BUFFERS_KEPT {
+                free.push(bytes);
+            }
+        });
     }
 }
 

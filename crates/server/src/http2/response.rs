@@ -12,7 +12,7 @@ use std::time::Instant;
 use sealion_h2::{Connection, DataFrame, HeaderBlock, Progress, StreamClosed, StreamId, Window};
 use sealion_http::ExtraFields;
 
-use super::batch::{Batch, RECORD};
+use super::batch::{Batch, COPIED, RECORD};
 use crate::exchange::{Answered, PathChoice, fields};
 use crate::passing::{Ends, Files, StreamUnderWay};
 use crate::response::{Body, BodyStream, Cursor, Piece, Segment, SourceError};
@@ -136,6 +136,17 @@ impl<'a> Sending<'a> {
         connection.offer(self.stream, self.content.len(), self.content.source().is_none())
     }
 
+    /// All content, if it is short and in memory, so that it can leave with its head.
+    pub(super) fn whole(&self) -> Option<&[u8]> {
+        self.content.whole().filter(|content| !content.is_empty() && content.len() <= COPIED)
+    }
+
+    /// All content is in frames with the head.
+    pub(super) fn took_whole(&mut self, length: u64) {
+        self.content = Cursor::default();
+        (self.body, self.ended) = (length, true);
+    }
+
     /// Whether the content that is ready does not fit a record.
     pub(super) fn is_long(&self) -> bool {
         self.content.len() >= RECORD as u64
@@ -228,6 +239,10 @@ impl<'a> Sending<'a> {
         cx: &mut Context<'_>,
         asking: &mut Asking<'_>,
     ) -> Poll<SourceError> {
+        // Most responses have none, and need no look at their windows.
+        if !self.has_source() {
+            return Poll::Pending;
+        }
         loop {
             let room = connection.room(self.stream, asking.sharing);
             self.content.set_room(room);

@@ -12,7 +12,7 @@ use sealion_http::ExtraFields;
 use sealion_tls::Part;
 
 use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
-use crate::files::resolve::SiteFile;
+use crate::files::resolve::{Content, SiteFile};
 
 /// The content of a response while it is sent: the pieces that are ready, and the source of more.
 #[derive(Default)]
@@ -164,6 +164,21 @@ impl Cursor {
     /// The segment that is ready, if there is no other.
     pub(crate) fn only_segment(&self) -> Option<&Segment> {
         self.front.as_ref().filter(|_| self.behind.is_none())
+    }
+
+    /// All content, if it is one segment in memory.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        if self.source.is_some() {
+            return None;
+        }
+        match self.only_segment()? {
+            Segment::Bytes(bytes, range) => Some(&bytes[range.clone()]),
+            Segment::Shared(shared, range) => Some(&shared.bytes[range.clone()]),
+            Segment::File(file, range) => match &file.content {
+                Content::Memory(bytes) => Some(&bytes[range.start as usize..range.end as usize]),
+                Content::File(_) => None,
+            },
+        }
     }
 
     /// Takes the first segment that is ready.

@@ -156,8 +156,7 @@ impl Hosts {
     }
 
     fn find_pattern(&self, name: &str) -> Option<usize> {
-        let has_patterns =
-            !self.beneath.is_empty() || !self.beginning.is_empty() || !self.expressions.is_empty();
+        let has_patterns = !self.beneath.is_empty() || !self.beginning.is_empty() || !self.expressions.is_empty();
         if !has_patterns || name.len() > MAX_NAME {
             return None;
         }

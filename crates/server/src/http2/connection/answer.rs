@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::task::{Context as TaskContext, Poll};
 
-use sealion_h2::{ErrorCode, HeadBuffer, HeaderBlock, StreamId};
+use sealion_h2::{ErrorCode, HeadBuffer, HeaderBlock, StreamClosed, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_tls::TlsStream;
@@ -87,22 +87,29 @@ impl<'a> Http2<'a> {
             return self.finish(sending, stream, None);
         }
         let before = self.heads.len();
-        let Answered { response, framing, block, .. } = &mut *sending.answered;
-        let written = match block.take() {
-            Some(block) => self.protocol.respond(id, &[&block], length == Some(0), &mut self.heads),
-            None => with_head(self.context.listener, response, *framing, |head| {
-                self.protocol.respond(id, head, length == Some(0), &mut self.heads)
-            }),
+        let block = sending.answered.block.take();
+        let written = match &block {
+            Some(block) => self.write_head(&sending, &[block]),
+            None => {
+                let Answered { response, framing, .. } = &*sending.answered;
+                with_head(self.context.listener, response, *framing, |head| self.write_head(&sending, head))
+            }
         };
         // The log needs the rest of the response alone.
-        response.fields.extra = ExtraFields::default();
+        sending.answered.response.fields.extra = ExtraFields::default();
         self.ahead.set_heads(self.heads.len());
         sending.wire = (self.heads.len() - before) as u64;
-        sending.ended = length == Some(0);
-        let offered = written.and_then(|()| if sending.ended { Ok(()) } else { sending.offer(&mut self.protocol) });
+        let offered = written.and_then(|written| match written {
+            Written::All => {
+                sending.took_whole(length.unwrap_or(0));
+                Ok(())
+            }
+            Written::Head => sending.offer(&mut self.protocol),
+        });
         match offered {
             Ok(()) => {
                 self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
+                self.has_backlog |= !sending.ended;
                 self.sending.push(sending);
             }
             // The client reset the stream while the response was made.
@@ -113,12 +120,26 @@ impl<'a> Http2<'a> {
         }
     }
 
+    /// Writes the head of a response. A short content leaves with it where no other content waits: it needs neither a turn nor a frame of its own in the batch.
+    fn write_head(&mut self, sending: &Sending<'_>, head: &[&[u8]]) -> Result<Written, StreamClosed> {
+        let (id, heads) = (sending.stream, &mut self.heads);
+        if let Some(content) = sending.whole().filter(|_| !self.has_backlog && heads.len() < MAX_WHOLE)
+            && self.protocol.respond_whole(id, head, content, heads)?
+        {
+            return Ok(Written::All);
+        }
+        let is_empty = sending.length() == Some(0);
+        self.protocol.respond(id, head, is_empty, heads)?;
+        Ok(if is_empty { Written::All } else { Written::Head })
+    }
+
     /// Looks whether answers are ready, and whether sources have more.
     pub(super) fn poll_answers(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream) {
         for streamed in &mut self.streamed {
             streamed.poll(cx, &mut self.protocol, &mut self.heads);
         }
-        self.ahead.set_contents(self.sending.iter().map(|sending| sending.ahead()).sum());
+        let contents = if self.has_backlog { self.sending.iter().map(|sending| sending.ahead()).sum() } else { 0 };
+        self.ahead.set_contents(contents);
         self.ahead.set_heads(self.heads.len());
         self.window.fit(&mut self.protocol, &self.context.shared.generations);
         let mut index = 0;
@@ -149,7 +170,8 @@ impl<'a> Http2<'a> {
                 Poll::Pending => index += 1,
             }
         }
-        let mut index = 0;
+        // Without a backlog all are in frames.
+        let mut index = if self.has_backlog { 0 } else { self.sending.len() };
         while index < self.sending.len() {
             let sharing = self.sending.len() as u64;
             let mut asking =
@@ -185,6 +207,17 @@ fn with_head<T>(
 pub(super) fn block_of(listener: &Listener, response: &Response, framing: ResponseFraming) -> Vec<u8> {
     with_head(listener, response, framing, |head| head.concat())
 }
+
+/// The part of a response that is in frames.
+enum Written {
+    /// Its content waits, or its end does.
+    Head,
+    All,
+}
+
+// GUESS: half of a turn, which holds 16 responses of 1 kB.
+/// Bytes of frames with whole responses, beyond which content waits for its turn.
+const MAX_WHOLE: usize = 32 << 10;
 
 /// Usual length of a header block, for the choice of path.
 const HEAD_ESTIMATE: u64 = 128;

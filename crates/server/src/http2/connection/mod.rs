@@ -63,9 +63,10 @@ pub(crate) async fn serve(
     let mut serving = Serving { stream, connection: Box::new(Http2::new(&context, idle, baggage)) };
     loop {
         let Serving { stream, connection } = &mut serving;
-        // Boxed, so that an idle connection does not hold its memory.
         let feeds = std::mem::take(&mut connection.leaving.feeds);
-        let ended = Box::pin(beside(feeds, connection.work(stream))).await;
+        // Boxed, so that an idle connection does not hold its memory.
+        let work = Box::pin(connection.work(stream));
+        let ended = if feeds.is_empty() { work.await } else { Box::pin(beside(feeds, work)).await };
         connection.cut_short(stream, &ended).await;
         if let Some(end) = ended? {
             let Some((resting, turn)) = connection.leaving.packed.take() else { return Ok(end) };
@@ -180,6 +181,8 @@ struct Http2<'a> {
     sending: Vec<Box<Sending<'a>>>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
     heads: Vec<u8>,
+    /// Content may wait to be sent that no response may overtake.
+    has_backlog: bool,
     /// Bytes of sources that wait to be sent.
     ahead: Ahead,
     /// Bytes of responses whose path has not been chosen.
@@ -225,6 +228,7 @@ impl<'a> Http2<'a> {
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
+            has_backlog: false,
             ahead: Ahead::new(&context.shared.ahead),
             upcoming: 0,
             batch: send::FEWEST_RECORDS,

@@ -16,13 +16,10 @@ impl Http2<'_> {
     /// Fills a batch: frames of the protocol itself, heads, then content by priority. `is_first`: since the connection was idle.
     pub(super) fn fill(&mut self, batch: &mut Batch, is_first: bool) {
         self.count_resets();
-        batch.copy(&self.heads);
         self.ahead.batched(self.heads.len());
-        self.heads.clear();
-        shrink(&mut self.heads);
         self.protocol.write_control(&mut self.heads);
-        batch.copy(&self.heads);
-        self.heads.clear();
+        batch.append(&mut self.heads);
+        shrink(&mut self.heads);
         for sending in &mut self.sending {
             sending.filled = sending.ended;
         }
@@ -144,6 +141,7 @@ impl Http2<'_> {
                 false => index += 1,
             }
         }
+        self.has_backlog = !self.sending.is_empty();
     }
 }
 

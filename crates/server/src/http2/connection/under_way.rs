@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
 use sealion_h2::StreamId;
@@ -73,9 +73,8 @@ impl Leaving<'_> {
 }
 
 /// Runs `work` while responses are fed.
-pub(super) async fn beside<T>(feeds: Vec<Feed>, work: impl Future<Output = T>) -> T {
+pub(super) async fn beside<T>(feeds: Vec<Feed>, mut work: Pin<Box<impl Future<Output = T>>>) -> T {
     let mut feeds: Vec<_> = feeds.into_iter().map(|feed| Box::pin(feed.run())).collect();
-    let mut work = pin!(work);
     poll_fn(|cx| {
         feeds.retain_mut(|feed| feed.as_mut().poll(cx).is_pending());
         work.as_mut().poll(cx)
@@ -355,6 +354,7 @@ impl<'a> Http2<'a> {
         let mut answered = Answered::continued(self.context, Protocol::Http2, request, *ends, place);
         answered.keep_place(&mut self.permit);
         self.sending.push(Sending::resume(answered, under_way, files, source));
+        self.has_backlog = true;
     }
 
     /// Goes on with the content of a request whose upstream another process has.

@@ -11,7 +11,7 @@ use crate::support::http2::{
     window_update,
 };
 use crate::support::upstream::{Upstream, ok};
-use crate::support::{LARGE, Site, Successor, access_line, wait_for_message, wait_until};
+use crate::support::{LARGE, Site, Successor, access_line, access_lines, wait_for_message, wait_until};
 
 #[test]
 fn a_client_that_sends_no_more_gets_the_responses_to_what_it_sent() {
@@ -56,7 +56,7 @@ fn a_client_that_sends_no_more_is_waited_for_no_longer() {
     for stream in [stalled, waiting] {
         assert_eq!(http.streams.get(&stream).and_then(|got| got.ended), Some(Ended::Reset(CANCEL)), "{how}");
     }
-    let lines = crate::support::access_lines(&server, 2);
+    let lines = access_lines(&server, 2);
     let statuses: Vec<_> = lines.iter().map(|line| line.get("status").to_owned()).collect();
     assert!(statuses.contains(&"499".to_owned()) && statuses.contains(&"200".to_owned()), "{statuses:?}");
 }
@@ -85,6 +85,30 @@ fn a_long_response_begins_with_a_short_record_and_goes_on_with_full_ones() {
         assert_eq!(lengths[..6], [4096, 16_384, 16_384, 16_384, 16_384, 16_384], "{lengths:?}");
         assert_eq!(lengths.len(), 7, "{lengths:?}");
     }
+}
+
+#[test]
+fn small_responses_to_requests_that_came_together_share_a_record() {
+    let site = Site::new();
+    site.add_pattern("small", 1000);
+    let server = site.serve_from_user_space(&[]);
+    let mut http = connect(&site, &server, &[]);
+    // From now on the file is in memory.
+    http.fetch("/small");
+    http.ping();
+    let streams: Vec<u32> = (0..12).map(|_| http.stream()).collect();
+    let requests = streams.iter().map(|stream| headers(*stream, true, &block("GET", "/small", &[])));
+    let requests = requests.collect::<Vec<_>>().concat();
+    let from = http.client.received().len();
+    http.send(&requests);
+    for stream in &streams {
+        let (status, body) = http.response(*stream).whole();
+        assert_eq!(status, 200);
+        pattern::assert_equal(body, 0..1000);
+    }
+    let lengths = http.client.data_lengths(from);
+    assert_eq!(lengths.len(), 1, "{lengths:?}");
+    assert_eq!(access_lines(&server, 13).iter().filter(|line| line.get("bytes") == "1000").count(), 13);
 }
 
 #[test]
