@@ -218,7 +218,8 @@ enum Written {
     All,
 }
 
-/// Bytes of frames with whole responses, beyond which content waits for its turn: half of a turn.
+// GUESS: half of a turn, which holds 16 responses of 1 kB.
+/// Bytes of frames with whole responses, beyond which content waits for its turn.
 const MAX_WHOLE: usize = 32 << 10;
 
 /// Usual length of a header block, for the choice of path.
