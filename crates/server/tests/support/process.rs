@@ -13,7 +13,11 @@ const EQUAL_LOOKS: usize = 20;
 
 /// The directories of a server's threads.
 pub(crate) fn threads(server: &Server) -> Vec<PathBuf> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server runs");
+    threads_of(server.pid())
+}
+
+fn threads_of(pid: u32) -> Vec<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the server runs");
     tasks.map(|entry| entry.expect("an entry").path()).collect()
 }
 
@@ -50,10 +54,15 @@ pub(crate) fn mappings(server: &Server) -> String {
 
 /// Waits until all threads of the server wait for others, and none for a disk or a processor.
 pub(crate) fn wait_until_it_rests(server: &Server) {
+    wait_until_process_rests(server.pid());
+}
+
+/// The same of a process that has taken over.
+pub(crate) fn wait_until_process_rests(pid: u32) {
     // A thread may end meanwhile.
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
     let look = || {
-        let threads = threads(server);
+        let threads = threads_of(pid);
         // Number, name in parentheses, state: proc_pid_stat(5).
         if !threads.iter().all(|thread| read(thread.join("stat")).contains(") S ")) {
             return None;

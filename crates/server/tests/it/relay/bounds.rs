@@ -6,6 +6,7 @@ use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::*;
 use crate::support::http2::{PING, block};
+use crate::support::process::wait_until_process_rests;
 
 /// Leaves a process no further descriptor.
 fn exhaust_descriptors(pid: Pid) {
@@ -41,9 +42,12 @@ fn exchanges_for_which_no_descriptor_is_left_go_on_in_the_process_before() {
         let mut client = site.connect(&relayed.service.first);
         let head = http::head("GET", "/slow", &[]);
         client.send(&head.as_bytes()[..9]).expect("it leaves");
+        let idle = site.connect(&relayed.service.first);
         wait_until_it_rests(&relayed.service.first);
-        relayed.service.upgrade();
+        // Connections come, and all has been started.
+        relayed.upgrade(1);
         let newest = relayed.service.newest();
+        wait_until_process_rests(newest.as_raw_nonzero().get() as u32);
         let limited = if is_first { relayed.service.first.pid() as i32 } else { newest.as_raw_nonzero().get() };
         exhaust_descriptors(Pid::from_raw(limited).expect("a process"));
         http.send(&ping[7..]);
@@ -64,7 +68,7 @@ fn exchanges_for_which_no_descriptor_is_left_go_on_in_the_process_before() {
         if !is_first {
             assert_eq!(http::read_response(&mut client, "GET").expect("an answer").body, b"at last");
         }
-        drop((http, client));
+        drop((http, client, idle));
         relayed.assert_first_ends();
         let why = if is_first { "this process reached its limit" } else { "it reached its limit" };
         wait_for_message(&relayed.service.first, &format!("{why} of open files"));
