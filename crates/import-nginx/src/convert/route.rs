@@ -453,7 +453,7 @@ pub(super) fn of_server<'d>(
     if before.is_empty() {
         return routes;
     }
-    let (named, routes): (Vec<_>, Vec<_>) = routes.into_iter().partition(|route| route.get("name").is_some());
+    let (named, routes): (Vec<_>, Vec<_>) = routes.into_iter().partition(|route| route.get("path").is_none());
     if let Some(last) = before.iter().position(answers_everything) {
         // No request gets behind it.
         before.truncate(last + 1);
