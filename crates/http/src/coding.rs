@@ -5,8 +5,6 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::dictionary::DictionaryCoding;
-
 /// A content coding that the server can send, most preferred first: brotli makes web text smallest, zstd comes close and
 /// decodes faster, and every client decodes gzip.
 // MEASURED: at the levels of `sealion compress`, 2.2 MB of JavaScript, HTML, CSS, JSON and SVG shrink to 17, 20 and 22 %
@@ -60,31 +58,6 @@ impl Coding {
 impl fmt::Display for Coding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.token())
-    }
-}
-
-/// The coding in Content-Encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ContentEncoding {
-    /// A coding that every client with its decoder decodes.
-    Plain(Coding),
-    /// A coding by a dictionary that the client has.
-    ByDictionary(DictionaryCoding),
-}
-
-impl ContentEncoding {
-    /// The token used in Content-Encoding.
-    pub fn token(self) -> &'static str {
-        match self {
-            ContentEncoding::Plain(coding) => coding.token(),
-            ContentEncoding::ByDictionary(coding) => coding.token(),
-        }
-    }
-}
-
-impl From<Coding> for ContentEncoding {
-    fn from(coding: Coding) -> Self {
-        ContentEncoding::Plain(coding)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::coding::ContentEncoding;
+use crate::content_encoding::ContentEncoding;
 use crate::content_type::ContentType;
 use crate::date::HttpTime;
 use crate::decimal::write_decimal;

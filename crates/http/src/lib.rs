@@ -12,6 +12,7 @@ pub mod accept_encoding;
 pub mod cgi;
 pub mod coding;
 pub mod conditional;
+mod content_encoding;
 pub mod content_type;
 pub mod cookie;
 pub mod date;
@@ -30,7 +31,8 @@ pub mod range;
 pub mod request;
 pub mod status;
 
-pub use coding::{Coding, Codings, ContentEncoding};
+pub use coding::{Coding, Codings};
+pub use content_encoding::ContentEncoding;
 pub use content_type::ContentType;
 pub use date::HttpTime;
 pub use decimal::write_decimal;
