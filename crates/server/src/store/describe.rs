@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue};
 use rustix::fs::{Access, access, statvfs};
@@ -22,6 +24,9 @@ use super::purging::plain_key;
 use super::{Store, now_s};
 use crate::files::resolve::Wait;
 use crate::values::printable;
+
+/// How long an order waits for the process before to leave the directories.
+const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// The footer and metadata behind the body of a file.
 type Read = (Footer, Metadata);
@@ -106,7 +111,7 @@ impl Store {
             Target::Tag(tag) => format!("everything with the tag {tag}"),
             Target::Group(origin, group) => format!("the group {group} of {origin}"),
         };
-        if !self.disks().all(|disk| disk.directory.is_owner()) {
+        if !self.wait_for_directories() {
             return Err("another process owns the cache: ask that one, or wait until it has ended".to_owned());
         }
         let effect = if soft { "is stale" } else { "is purged" };
@@ -115,6 +120,18 @@ impl Store {
             Ok(()) => Ok(found.map_or_else(|| format!("{what} {effect}"), |found| format!("{what} {effect}: {found}"))),
             Err(error) => Err(format!("{what} {effect}, but that does not last or reach all: {error}")),
         }
+    }
+
+    /// Waits until this process owns all directories: after an upgrade, the process before leaves them within a second. `false`: it does not.
+    fn wait_for_directories(&self) -> bool {
+        let until = Instant::now() + TAKEOVER;
+        while !self.disks().all(|disk| disk.directory.is_owner()) {
+            if Instant::now() >= until {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        true
     }
 
     /// Describes the objects that a purge is about to find, as far as they can be found without reading everything. May block.

@@ -216,7 +216,7 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>, trace: Trace)
         let Ok(name) = HeaderName::from_bytes(name) else { continue };
         let lower = name.as_str();
         let is_of_connection = HOP_BY_HOP.iter().chain(&["host"]).any(|own| is_same_by_cgi(own, lower));
-        let is_dropped = is_of_connection || is_made_here(lower) || name == CDN_LOOP;
+        let is_dropped = is_of_connection || is_made_here(lower) || is_same_by_cgi(CDN_LOOP.as_str(), lower);
         let is_dropped = is_dropped || !hop.is_trusted && replaces_path(lower);
         if !is_dropped && !named.has(lower) {
             values.add(name, value);
@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn a_client_cannot_forge_what_the_server_learns_of_it() {
         let forged = b"X-Forwarded-For: 10.0.0.1\r\nX_Forwarded_For: 10.0.0.2\r\nX-Forwarded_Proto: http\r\nForwarded: for=10.0.0.3\r\n\
-                       X-Real-IP: 10.0.0.4\r\nX-Request-Id: a b\r\nConnection: x-forwarded-for\r\n";
+                       X-Real-IP: 10.0.0.4\r\nX-Request-Id: a b\r\nConnection: x-forwarded-for\r\nCDN_Loop: a\r\ncdn.loop: b\r\n";
         let own = "for=192.0.2.7;host=\"example.org\";proto=https";
         for (chain, expected, elements) in [
             (None, "192.0.2.7", own.to_owned()),
@@ -515,6 +515,7 @@ mod tests {
             assert_eq!(value(&found, "x-forwarded-proto"), "https");
             assert_eq!(value(&found, "x-request-id").len(), 32);
             assert!(!found.contains_key("x_forwarded_for") && !found.contains_key("x-forwarded_proto"));
+            assert!(!found.contains_key("cdn_loop") && !found.contains_key("cdn.loop"));
         }
     }
 

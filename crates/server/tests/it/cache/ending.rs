@@ -1,6 +1,7 @@
 //! The cache of a process that ends: after a signal, or because another one has taken over.
 
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,6 +15,7 @@ use sealion_testkit::service::Service;
 
 use super::sharing::{LENGTH, body, in_halves, second_half};
 use super::{Cached, answer, counting, status};
+use crate::support::PROGRAM;
 use crate::support::process::wait_until_it_rests;
 use crate::support::upstream::Upstream;
 use crate::support::{begin, messages, wait_for_cache, wait_for_message, wait_until};
@@ -35,6 +37,24 @@ fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {
     // Each connection of the old process has one more answer.
     while status(&http::get(&mut idle.pop().expect("the purge arrives"), "/a").expect("of the old process")) == "hit" {
         thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The process before leaves its directories a moment after another has taken over.
+#[test]
+fn an_order_right_behind_an_upgrade_waits_for_the_directories() {
+    let mut cached = Cached::with(counting(FRESH), "[limits]\ngrace = '1h'\n", "");
+    let service = Service { first: cached.server.take().expect("it runs") };
+    let mut client = cached.site.connect(&service.first);
+    assert_eq!(http::get(&mut client, "/a").expect("an answer").body, b"body 0");
+    for count in 1..4 {
+        service.upgrade();
+        let pid = service.newest().as_raw_nonzero().to_string();
+        let order = Command::new(PROGRAM).args(["purge", "--all", "--pid", &pid]).output().expect("the program runs");
+        assert!(order.status.success(), "{order:?}");
+        let mut client = cached.site.connect(&service.first);
+        let body = http::get(&mut client, "/a").expect("of the new process").body;
+        assert_eq!(body, format!("body {count}").as_bytes());
     }
 }
 
