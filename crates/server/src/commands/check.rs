@@ -43,7 +43,7 @@ pub(super) struct ExplainArgs {
     #[arg(short = 'H', long = "header", value_name = "FIELD", requires = "explain", help_heading = None)]
     pub(super) headers: Vec<String>,
 
-    /// Address of the client of the explained request, for networks and conditions
+    /// Address of the client of the explained request, for networks and conditions, or of a trusted proxy whose field names the client
     #[arg(long, value_name = "ADDRESS", requires = "explain", help_heading = None)]
     pub(super) client: Option<IpAddr>,
 }

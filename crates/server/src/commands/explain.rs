@@ -1,5 +1,7 @@
 //! `sealion check --explain 'GET https://example.org/api/x'`: the way of a request.
 
+use std::net::{IpAddr, SocketAddr};
+
 use sealion_http::request::{Conditions, Request, Target};
 use sealion_http::{FieldSection, Method};
 
@@ -25,13 +27,14 @@ pub(super) fn explain(generation: &Generation, listener: &Listener, asked: &Expl
     let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     let parsed = Target::from_origin_form(&target).ok_or_else(|| format!("{target:?} is not a path: encode it"))?;
-    let mut lines = String::new();
+    let (mut lines, mut conditions) = (String::new(), Conditions::default());
     for field in fields {
         let (name, value) =
             field.split_once(':').ok_or_else(|| format!("{field:?} is not a field: write 'Name: value'"))?;
         if value.contains(['\r', '\n', '\0']) {
             return Err(format!("{name}: a value has no line ends"));
         }
+        conditions.add(name.trim(), value.trim().as_bytes());
         lines += &format!("{}: {}\r\n", name.trim(), value.trim());
     }
     let request = Request {
@@ -39,11 +42,20 @@ pub(super) fn explain(generation: &Generation, listener: &Listener, asked: &Expl
         target: parsed,
         raw_target: &target,
         authority: Some(authority),
-        conditions: Conditions::default(),
+        conditions,
         fields: FieldSection::from_lines(lines.as_bytes()),
     };
-    let client = Client { is_plain, address: *client, ..Client::default() };
-    Ok(place(generation, listener, authority, is_plain) + &way(generation, listener, &request, client))
+    let (address, named) = named_client(listener, *client, request.fields);
+    let scheme = |remote| listener.scheme(remote, request.fields);
+    // A trusted proxy may name the scheme where the listener has no TLS.
+    let is_plain_behind = match client {
+        Some(remote) if is_plain && !listener.is_tls => scheme(SocketAddr::new(*remote, 0)) == "http",
+        None if is_plain && !listener.is_tls => listener.own_scheme() == "http",
+        _ => is_plain,
+    };
+    let client = Client { is_plain: is_plain_behind, address, ..Client::default() };
+    let place = place(generation, listener, authority, is_plain);
+    Ok(place + &named + &way(generation, listener, &request, client))
 }
 
 /// The listener, and the site if the host does not name it.
@@ -61,6 +73,24 @@ fn place(generation: &Generation, listener: &Listener, authority: &str, is_plain
         lines += &format!("unknown host {}: no site has this name on the listener, and {who}\n", host(authority));
     }
     lines
+}
+
+/// The client as the server knows it, and a line if a field of the request names a client. `remote`: the other end of the connection.
+fn named_client(listener: &Listener, remote: Option<IpAddr>, fields: FieldSection<'_>) -> (Option<IpAddr>, String) {
+    let own = listener.forwarding.as_ref().map(|forwarding| &*forwarding.field);
+    let Some(field) = own.into_iter().chain(["x-forwarded-for"]).find(|field| fields.first(field).is_some()) else {
+        return (remote, String::new());
+    };
+    let why = match remote {
+        _ if own != Some(field) => "it is not the client_address of the listener".to_owned(),
+        None => "add --client with the address of a trusted proxy".to_owned(),
+        Some(remote) if listener.trusts(SocketAddr::new(remote, 0)) => {
+            let client = listener.client(SocketAddr::new(remote, 0), fields).ip();
+            return (Some(client), format!("client {client}: the trusted proxy {remote} names it in {field}\n"));
+        }
+        Some(remote) => format!("{remote} is not in trusted_proxies"),
+    };
+    (remote, format!("{field} is not believed: {why}\n"))
 }
 
 /// The site, and the way of the request through its routes.

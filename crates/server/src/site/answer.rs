@@ -25,6 +25,7 @@ mod error_page;
 mod file;
 mod guards;
 mod permit;
+mod rehearsal;
 mod turns;
 
 use std::net::IpAddr;
@@ -36,6 +37,8 @@ use sealion_http::request::{Conditions, FieldLines, Singleton};
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
+use self::rehearsal::Rehearsal;
+pub(super) use self::rehearsal::{Networks, Rehearsed, rehearse};
 use self::turns::Turn;
 use super::accel::KeptFields;
 use super::early_hints::is_navigation;
@@ -198,6 +201,8 @@ struct Answering<'a> {
     now: HttpTime,
     /// Asks other servers whether the request may pass.
     auth: Option<&'a Asking<'a>>,
+    /// Stands for other servers. `None`: they are asked.
+    rehearsal: Option<&'a Rehearsal>,
     /// Times that another path or route was gone on with.
     turns: usize,
     /// Fields for the file, if an application leads here.
@@ -245,7 +250,7 @@ impl<'a> Answering<'a> {
         now: HttpTime,
     ) -> (Self, Result<SitePath<'a>, Status>) {
         let (route, path) = site.locate(request, client, Disk::Waits);
-        (Answering { site, route, request, client, now, auth: None, turns: 0, accel: None }, path)
+        (Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, accel: None }, path)
     }
 
     /// The same without waiting for the disk.
@@ -256,7 +261,7 @@ impl<'a> Answering<'a> {
         now: HttpTime,
     ) -> Result<(Self, Result<SitePath<'a>, Status>), ColdPath> {
         let (route, path) = site.locate_at_hand(request, client)?;
-        Ok((Answering { site, route, request, client, now, auth: None, turns: 0, accel: None }, path))
+        Ok((Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, accel: None }, path))
     }
 
     /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
@@ -495,6 +500,7 @@ impl<'a> Answering<'a> {
             return Some(Response::plain(Status::NOT_FOUND));
         }
         if !self.is_allowed_here(path) {
+            self.note_forbidden(path);
             return Some(Response::plain(Status::FORBIDDEN));
         }
         if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request)) {
@@ -601,6 +607,9 @@ impl<'a> Answering<'a> {
                 return (*refusal).into();
             }
         }
+        if let Some(rehearsal) = self.rehearsal {
+            return rehearsal.forward(rule.upstream_name()).into();
+        }
         inbound.is_compressed = self.route.features.compression.is_some();
         let sent = inbound.take_for_server();
         let mut response = match self.hides_range() {
@@ -654,7 +663,10 @@ impl<'a> Answering<'a> {
         let plain = |status| Box::new(Response::plain(status));
         let script = match rule.script(path).await {
             None => return Ok(()),
-            Some(found) => found.map_err(plain)?,
+            Some(found) => found.map_err(|status| {
+                self.note_refusal(status, || "there is no script for the path".to_owned());
+                plain(status)
+            })?,
         };
         // The script must be permitted under its own name too.
         let name = SitePath::of_octets(&script.name).map_err(|_| plain(Status::NOT_FOUND))?;

@@ -180,6 +180,11 @@ impl ForwardAuth {
         self.copy.iter().map(|(name, _)| name)
     }
 
+    /// The URL that is asked, without its query, which may hold a secret.
+    pub(super) fn url(&self) -> String {
+        format!("{}{}", self.upstream.name, self.target.path())
+    }
+
     /// Whether a server learns the ends of a client's connection.
     pub(super) fn names_endpoints(&self) -> bool {
         self.upstream.names_endpoints()

@@ -33,6 +33,11 @@ impl LookAround {
         built.map(LookAround).map_err(|error| error.lines().last().unwrap_or_default().to_owned())
     }
 
+    /// The expression.
+    pub(super) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
     /// Whether a value matches.
     ///
     /// # Errors

@@ -79,11 +79,19 @@ impl Answering<'_> {
         let refused = |status| Box::new(Response::plain(status));
         // The path may be the result of a rewrite.
         if readings::hides_slash(path.raw()) {
+            self.note_refusal(Status::BAD_REQUEST, || "a parameter of the path hides a slash".to_owned());
             return Err(refused(Status::BAD_REQUEST));
         }
-        let readings = readings_for(rule, path).map_err(refused)?;
+        let readings = readings_for(rule, path).map_err(|status| {
+            self.note_refusal(status, || "an application may read another directory in the path".to_owned());
+            refused(status)
+        })?;
         let path = path.decoded();
-        if !readings.iter().chain([path]).all(|reading| self.is_guarded_alike(path, reading)) {
+        if let Some(other) = readings.iter().chain([path]).find(|reading| !self.is_guarded_alike(path, reading)) {
+            self.note_refusal(Status::BAD_REQUEST, || {
+                let shown = String::from_utf8_lossy(other.full());
+                format!("an application may read the path as {shown}, with or without a slash at its end, under other guards")
+            });
             return Err(refused(Status::BAD_REQUEST));
         }
         for reading in readings.iter().chain([path]) {
@@ -125,7 +133,10 @@ impl Answering<'_> {
     ) -> Option<Response> {
         let readings = match readings::of_decoded(path) {
             Ok(readings) => readings,
-            Err(status) => return Some(Response::plain(status)),
+            Err(status) => {
+                self.note_refusal(status, || "an application may read another directory in the path".to_owned());
+                return Some(Response::plain(status));
+            }
         };
         for reading in readings.iter().chain([path]) {
             if let Some(refusal) = self.guard_forwarded(reading, user).await {
@@ -161,7 +172,7 @@ impl Answering<'_> {
         let raw = path.raw();
         // The server that is asked sees the slashes of an application, and the file has one spelling.
         let differs = !path.is_rewritten() && proxy::with_one_slash(raw).contains("//");
-        let is_asked_otherwise = differs && self.auth.is_some() && self.needs_more(path.decoded(), None);
+        let is_asked_otherwise = differs && self.site.asks() && self.needs_more(path.decoded(), None);
         !is_asked_otherwise && SitePath::parse(raw, self.route.options.show_dotfiles).is_ok()
     }
 }

@@ -7,6 +7,7 @@ use sealion_http::path::SitePath;
 use tokio::task::spawn_blocking;
 
 use super::Answering;
+use super::rehearsal::Networks;
 use crate::files::resolve::SiteFile;
 use crate::response::Response;
 use crate::site::basic_auth::{Decision, Verdict};
@@ -71,7 +72,35 @@ impl<'a> Answering<'a> {
     }
 
     fn is_in_networks(&self, route: &Route) -> bool {
-        route.features.access.as_ref().is_none_or(|access| access.allows(self.client.address))
+        let Some(access) = &route.features.access else { return true };
+        if let Some(rehearsal) = self.rehearsal.filter(|_| self.client.address.is_none()) {
+            let is_required = !route.may_authenticate_instead();
+            rehearsal.note_networks(if is_required { Networks::Required } else { Networks::OrElse });
+            return true;
+        }
+        access.allows(self.client.address)
+    }
+
+    /// Notes a refusal, if the answer is rehearsed.
+    pub(super) fn note_refusal(&self, status: Status, why: impl FnOnce() -> String) {
+        if let Some(rehearsal) = self.rehearsal {
+            rehearsal.note_refusal(status, why);
+        }
+    }
+
+    /// The same for a path that networks or a closed route refuse.
+    pub(super) fn note_forbidden(&self, path: &SitePath<'_>) {
+        self.note_refusal(Status::FORBIDDEN, || {
+            let shown = String::from_utf8_lossy(path.full());
+            let Ok(routes) = self.guarding(path) else {
+                return format!("a condition of {shown} can be read in several ways");
+            };
+            let closed = |route: &&Route| route.withholds().is_some();
+            let route = routes.into_iter().flatten().find(|route| closed(route) || !self.is_in_networks(route));
+            let Some(route) = route else { return format!("{shown} is closed") };
+            let why = if closed(&route) { "which is closed" } else { "whose networks refuse the client" };
+            format!("{shown} is of {}, {why}", self.site.named_in_words(route))
+        });
     }
 
     /// Whether the network of the client stands for a password.
@@ -94,6 +123,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         if !self.is_allowed(path) {
+            self.note_forbidden(path);
             return Some(Response::plain(Status::FORBIDDEN));
         }
         match self.guarding(path) {
@@ -106,6 +136,8 @@ impl<'a> Answering<'a> {
     pub(super) async fn guard_named(&self, user: &mut Option<Box<str>>) -> Option<Response> {
         let routes = [Some(self.route), None];
         if !self.allow(Ok(routes), true) {
+            let words = || format!("the networks of {} refuse the client", self.site.named_in_words(self.route));
+            self.note_refusal(Status::FORBIDDEN, words);
             return Some(Response::plain(Status::FORBIDDEN));
         }
         self.authenticate(routes, user).await
@@ -119,7 +151,14 @@ impl<'a> Answering<'a> {
             if route.features.basic_auth.is_some()
                 && let Some(refusal) = Box::pin(self.check_password(route, user)).await
             {
+                let has_password = self.request.fields.first("authorization").is_some();
+                let which = if has_password { "another" } else { "a" };
+                let words = || format!("{} asks for {which} password", self.site.named_in_words(route));
+                self.note_refusal(refusal.status, words);
                 return Some(refusal);
+            }
+            if let (Some(rehearsal), Some(auth)) = (self.rehearsal, &route.features.forward_auth) {
+                rehearsal.note_consent(auth.url());
             }
             if let (Some(asking), Some(auth)) = (self.auth, &route.features.forward_auth)
                 && let Some(refusal) = Box::pin(asking.refusal(auth)).await

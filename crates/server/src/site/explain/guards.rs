@@ -13,13 +13,14 @@ use crate::site::plain_http;
 type Setting = (&'static str, fn(&Route) -> usize);
 
 /// The settings of a route that matter to every request.
-const SETTINGS: [Setting; 9] = [
+const SETTINGS: [Setting; 10] = [
     ("files", |route| Arc::as_ptr(&route.files).addr()),
     ("limits", |route| address(route.limits.as_ref())),
     ("maintenance", |route| address(route.features.maintenance.as_ref())),
     ("networks", |route| address(route.features.access.as_ref())),
     ("password", |route| address(route.features.basic_auth.as_ref())),
     ("another server's consent", |route| address(route.features.forward_auth.as_ref())),
+    ("satisfy", |route| usize::from(route.may_authenticate_instead())),
     ("CORS", |route| address(route.features.cors.as_ref())),
     ("error pages", |route| address(route.features.error_pages.as_ref())),
     ("header fields", |route| address(route.features.headers.as_ref())),
@@ -35,7 +36,6 @@ impl<'a> Way<'a> {
             self.say(2, format_args!("{name}, of {from}{effect}"));
         }
         self.say(2, format_args!("action, of {}", self.site.origin(route, |route| Arc::as_ptr(&route.action).addr())));
-        self.networks_decide |= route.features.access.is_some() && self.client.address.is_none();
         if self.refusal.is_none() {
             self.refusal = self.refusal_by(step, path);
         }
@@ -63,7 +63,11 @@ impl<'a> Way<'a> {
                 Some(_) => ": the password has to be right".to_owned(),
                 None => ": 401 without one".to_owned(),
             },
-            "another server's consent" => ": its answer decides".to_owned(),
+            "another server's consent" => {
+                let url = features.forward_auth.as_ref().map(|auth| auth.url()).unwrap_or_default();
+                format!(": {url} decides")
+            }
+            "satisfy" => ": any: a client of the networks passes, and others have to authenticate".to_owned(),
             _ => String::new(),
         }
     }
@@ -92,7 +96,7 @@ impl<'a> Way<'a> {
         }
         let asks_for_password =
             route.features.basic_auth.is_some() && self.request.fields.first("authorization").is_none();
-        let is_admitted = route.may_authenticate_instead() && client.is_some() && !is_refused;
+        let is_admitted = route.may_authenticate_instead() && !is_refused;
         if asks_for_password && !is_admitted && !matches!(&*route.action, Action::Deny) {
             let from = of(|route| address(route.features.basic_auth.as_ref()));
             return Some(self.with_page(
@@ -130,7 +134,7 @@ impl Site {
         self.named_in_words(origin)
     }
 
-    pub(super) fn named_in_words(&self, route: &Route) -> String {
+    pub(in crate::site) fn named_in_words(&self, route: &Route) -> String {
         match route.number {
             None => "the site".to_owned(),
             Some(_) => format!("route {}", route.label),

@@ -1,10 +1,14 @@
 //! `sealion check --explain`: the way of a request through the routes of its site, in words.
 //!
 //! ```text
-//! site ─► for each route on the way: conditions, guards, action ─► files, as they are on the disk ─► the answer
-//!                                    guards.rs                      files.rs
+//! site ─► for each route on the way: conditions, guards, action ─► files, as they are on the disk ─► words ─┬─► the answer
+//!                                    guards.rs                      files.rs                               │
+//!      └─► all steps of the server, without other servers: answer/rehearsal.rs ─► status ─► ending.rs ─────┘
 //! ```
+//!
+//! The words tell the reader how the answer comes about. The server's own steps decide which answer it is.
 
+mod ending;
 mod files;
 mod guards;
 
@@ -14,6 +18,7 @@ use std::net::IpAddr;
 use sealion_http::path::SitePath;
 use sealion_http::{Request, Target};
 
+use self::ending::RESPONSE_OF;
 use super::answer::Client;
 use super::forwarded_path::ForwardedPath;
 use super::pages::{ErrorPage, Page};
@@ -27,7 +32,7 @@ const MAX_TURNS: usize = 10;
 impl Site {
     /// The way of a request, a line for each step, and how it is answered.
     pub(crate) fn explain(&self, request: &Request<'_>, client: Client) -> String {
-        let way = Way { site: self, request, client, lines: String::new(), refusal: None, networks_decide: false };
+        let way = Way { site: self, request, client, lines: String::new(), refusal: None };
         way.explain()
     }
 }
@@ -40,8 +45,6 @@ struct Way<'a> {
     lines: String,
     /// The first answer that a guard gives in place of all that follows.
     refusal: Option<String>,
-    /// Whether a route on the way has networks, and the client's address is unknown.
-    networks_decide: bool,
 }
 
 /// A route on the way, with the path that led there.
@@ -63,10 +66,8 @@ enum Next<'a> {
 impl<'a> Way<'a> {
     fn explain(mut self) -> String {
         let answer = self.follow();
-        let answer = match self.refusal.take() {
-            None if self.networks_decide => format!("{answer}, if the networks let the client pass"),
-            refusal => refusal.unwrap_or(answer),
-        };
+        let words = self.refusal.take().unwrap_or(answer);
+        let answer = self.ending(words);
         self.say(1, format_args!("answer: {answer}"));
         self.lines
     }
@@ -160,13 +161,11 @@ impl<'a> Way<'a> {
                         self.say(2, format_args!("copies {share}% of the requests to {name}"));
                     }
                     let intercepts = if rule.intercept_errors { ", whose errors get the error pages" } else { "" };
-                    Next::Answer(format!("the response of {name}{intercepts}"))
+                    Next::Answer(format!("{RESPONSE_OF}{name}{intercepts}"))
                 }
                 Err(status) => Next::Answer(format!("{status}: its values name no server")),
             },
-            Action::Respond(respond) if respond.is_withheld() => {
-                Next::Answer("none: the connection is closed".to_owned())
-            }
+            Action::Respond(respond) if respond.is_withheld() => Next::Answer(ending::NO_RESPONSE.to_owned()),
             Action::Respond(respond) => {
                 Next::Answer(self.with_page(route, respond.status.code(), "a response of its own"))
             }

@@ -159,7 +159,8 @@ pub(super) enum Condition {
         none: bool,
         blocked: bool,
     },
-    Value(Template, Test),
+    /// The text of the template, the template, and the wanted value.
+    Value(Box<str>, Template, Test),
     Exists(Exists),
     All(Vec<Condition>),
     Any(Vec<Condition>),
@@ -169,12 +170,14 @@ pub(super) enum Condition {
 /// Whether a path exists.
 #[derive(Debug)]
 pub(super) struct Exists {
+    /// The text of the path.
+    pub(super) text: Box<str>,
     path: Template,
-    kind: EntryKind,
+    pub(super) kind: EntryKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EntryKind {
+pub(super) enum EntryKind {
     File,
     Directory,
     Any,
@@ -263,7 +266,7 @@ impl MatchConfig {
             let test = wanted.build(&wanted.span, &key, problems);
             let Some(template) = template else { continue };
             groups.values.extend(test.expressions().map(|regex| (template.clone(), regex.clone())));
-            all.push(Condition::Value(template, test));
+            all.push(Condition::Value(text.as_str().into(), template, test));
         }
         if let Some(exists) = &self.exists {
             let known = Known { groups: Some(groups), tables, in_response: false };
@@ -438,7 +441,7 @@ impl Exists {
         let paths = paths.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
         let built = paths.filter_map(|(kind, text)| {
             let path = path_template(text, &config.span, known, key, problems)?;
-            Some(Condition::Exists(Exists { path, kind }))
+            Some(Condition::Exists(Exists { text: text.as_str().into(), path, kind }))
         });
         built.collect()
     }
@@ -550,7 +553,7 @@ impl Condition {
                     }
                 })
             }
-            Condition::Value(template, test) => match template.render(asked, Form::Plain) {
+            Condition::Value(_, template, test) => match template.render(asked, Form::Plain) {
                 // A value that is empty is absent, and equals the empty text.
                 Ok(value) => test.holds(Some(value).filter(|value| !value.is_empty() || test.is_text()).into_iter()),
                 Err(_) => Holds::Unclear,

@@ -15,6 +15,7 @@ mod build_action;
 mod checks;
 mod choice;
 mod condition;
+mod condition_text;
 mod config;
 mod directory;
 mod expressions;
@@ -371,21 +372,21 @@ impl Routes {
         }
     }
 
-    /// The routes that are passed over or taken by their conditions, whether these hold, and whether they ask for the client's address.
-    pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str, bool)> {
+    /// The routes that are passed over or taken by their conditions, whether these hold or which fails, and whether they ask for the client's address.
+    pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, String, bool)> {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
             let route = &self.all[number];
-            let Some(holds) = route.holds(asked, Disk::Waits) else { return Ok::<_, ()>(true) };
-            found.push((
-                &*route.label,
-                match holds {
-                    Holds::Yes => "hold",
-                    Holds::No => "fail",
-                    Holds::Unclear => "hold for some of several values",
-                },
-                route.conditions.as_ref().is_some_and(Condition::asks_for_client),
-            ));
+            let Some(conditions) = &route.conditions else { return Ok::<_, ()>(true) };
+            let own = Asked { groups: Some(&route.groups), ..*asked };
+            let holds = conditions.holds(&own, route, Disk::Waits);
+            let deciding = || conditions.deciding(&own, route).map(|one| one.to_string()).unwrap_or_default();
+            let words = match holds {
+                Holds::Yes => "hold".to_owned(),
+                Holds::No => format!("fail: {}", deciding()),
+                Holds::Unclear => format!("hold for some of several values: {}", deciding()),
+            };
+            found.push((&*route.label, words, conditions.asks_for_client()));
             Ok(holds != Holds::No)
         };
         let _ = self.choice.find(asked.path.full(), &mut admits);

@@ -148,7 +148,7 @@ fn the_way_of_a_request_is_explained() {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
     let shown = explain("GET https://example.org/new/x", &[]);
-    assert!(shown.contains("conditions of /new/: fail\n"), "{shown}");
+    assert!(shown.contains("conditions of /new/: fail: header.X-Beta = true\n"), "{shown}");
     assert!(shown.contains(&format!("answer: 404: there is no {}/new/x\n", site.root().display())), "{shown}");
     let beta = ["-H", "X-Beta: 1", "--client"];
     let shown = explain("GET https://example.org/new/x", &[&beta[..], &["192.0.2.1"]].concat());

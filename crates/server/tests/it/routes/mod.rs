@@ -3,6 +3,7 @@
 mod actions;
 mod conditions;
 mod error_pages;
+mod explained;
 mod guards;
 mod redirects;
 mod values;

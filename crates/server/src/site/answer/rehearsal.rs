@@ -1,0 +1,90 @@
+//! The answer to a request that is explained, without another server: the steps are the steps of [`super::answer`].
+//!
+//! A server's consent, a server's response and the network of an unknown client are assumed, and noted.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sealion_http::{HttpTime, Request, Status};
+
+use super::{Answering, Client, Site};
+use crate::response::Response;
+use crate::upstream::Inbound;
+
+/// The notes of an answer that is rehearsed.
+#[derive(Debug, Default)]
+pub(super) struct Rehearsal(Mutex<Notes>);
+
+/// The assumptions and refusals on the way to an answer.
+#[derive(Debug, Default)]
+pub(in crate::site) struct Notes {
+    /// The upstream that would get the request. `None`: the server answers itself.
+    pub(in crate::site) upstream: Option<Box<str>>,
+    /// The URLs that have to consent.
+    pub(in crate::site) consents: Vec<String>,
+    /// Whether networks decide about a client whose address is unknown.
+    pub(in crate::site) networks: Networks,
+    /// The first refusal by a guard: its status and its reason.
+    pub(in crate::site) refusal: Option<(Status, String)>,
+}
+
+/// The part of networks in an answer to a client whose address is unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::site) enum Networks {
+    /// No guard asked for the network.
+    #[default]
+    Unasked,
+    /// A client of another network has to authenticate.
+    OrElse,
+    /// A client of another network is refused.
+    Required,
+}
+
+/// The answer to a request that is explained.
+pub(in crate::site) struct Rehearsed {
+    pub(in crate::site) status: Status,
+    /// Whether the client gets no response.
+    pub(in crate::site) is_withheld: bool,
+    pub(in crate::site) notes: Notes,
+}
+
+impl Rehearsal {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the reason for the first refusal.
+    pub(super) fn note_refusal(&self, status: Status, why: impl FnOnce() -> String) {
+        self.notes().refusal.get_or_insert_with(|| (status, why()));
+    }
+
+    /// Notes that another server has to consent.
+    pub(super) fn note_consent(&self, url: String) {
+        let consents = &mut self.notes().consents;
+        if !consents.contains(&url) {
+            consents.push(url);
+        }
+    }
+
+    /// Notes that networks decide.
+    pub(super) fn note_networks(&self, networks: Networks) {
+        let notes = &mut self.notes().networks;
+        *notes = networks.max(*notes);
+    }
+
+    /// The response in place of a server's response.
+    pub(super) fn forward(&self, upstream: &str) -> Response {
+        self.notes().upstream = Some(upstream.into());
+        let mut response = Response::plain(Status::OK);
+        response.fields.forwarded = true;
+        response
+    }
+}
+
+/// Answers a request as [`super::answer`] does, but for the parts of other servers.
+pub(in crate::site) async fn rehearse(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Rehearsed {
+    let rehearsal = Rehearsal::default();
+    let (answering, path) = Answering::new(site, request, client, now);
+    let answering = Answering { rehearsal: Some(&rehearsal), ..answering };
+    let Response { status, is_withheld, .. } = answering.answer(path, &mut Inbound::default()).await;
+    Rehearsed { status, is_withheld, notes: rehearsal.0.into_inner().unwrap_or_else(PoisonError::into_inner) }
+}
