@@ -91,7 +91,7 @@ fn a_rewrite_of_a_server_leads_past_its_return() {
     is(&site["route"][0], "path = '~ ^/keep/(.*)$'\nrewrite = '/private/{1}'\nonce = true");
     is(
         &site["route"][1],
-        "path = '~ ^/'\nredirect = { to = 'https://b.example{uri}', status = 301 }\nonce = true\nbasic_auth = false",
+        "path = '~ /'\nredirect = { to = 'https://b.example{uri}', status = 301 }\nonce = true\nbasic_auth = false",
     );
     assert_eq!(site["route"][2]["route"][0]["path"].as_str(), Some("/private/"));
 }

@@ -422,7 +422,8 @@ pub(super) fn of_server<'d>(
     if let Some(returns) = returns {
         let mut everything = Table::default();
         everything.comment(&returns.place);
-        everything.set("path", if leads_past { "~ ^/" } else { "/" });
+        // The locations behind it have another spelling of all paths.
+        everything.set("path", if leads_past { "~ /" } else { "/" });
         let own = Block { path: Path::Inherited, level: level.clone(), ..block };
         act(context, &mut everything, &own, variables);
         if leads_past {

@@ -35,10 +35,8 @@ impl Guards {
 
     /// Whether a client that passed `other` passes these.
     fn are_passed_by(&self, other: &Guards) -> bool {
-        let is_alike = self.is_any == other.is_any || self.all.len() < 2 && !other.is_any;
-        self.all.is_empty()
-            || self == other
-            || is_alike && !other.is_any && self.all.iter().all(|own| other.all.contains(own))
+        let asks_each = !other.is_any || other.all.len() < 2;
+        self.all.is_empty() || self == other || asks_each && self.all.iter().all(|own| other.all.contains(own))
     }
 }
 
