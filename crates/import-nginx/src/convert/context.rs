@@ -10,6 +10,7 @@ use super::limits::Zones;
 use super::path::Path;
 use super::proxy::{CacheZones, Upstreams};
 use super::variables::Variables;
+use super::withheld::Guards;
 use crate::directives::{Handling, handling};
 use crate::report::{Loss, Unconverted};
 use crate::syntax::Directive;
@@ -56,6 +57,10 @@ pub(super) struct Context {
     pub(super) paths: Vec<(Path, Answers)>,
     /// The paths of the current server's locations, and the roots of those that set one and send files.
     pub(super) roots: Vec<(Path, Option<String>)>,
+    /// The paths of the current server's locations, and their guards.
+    pub(super) guards: Vec<(Path, Guards)>,
+    /// The error pages of the current server whose locations have error pages of their own.
+    pub(super) chained: HashSet<String>,
     /// The named routes that redirect to a page to sign in.
     pub(super) sign_ins: Vec<String>,
     /// The locations of the current server that `auth_request` asks.
@@ -91,6 +96,8 @@ impl Context {
             is_tls: false,
             paths: Vec::new(),
             roots: Vec::new(),
+            guards: Vec::new(),
+            chained: HashSet::new(),
             sign_ins: Vec::new(),
             asked: AskedLocations::default(),
             named: HashSet::new(),

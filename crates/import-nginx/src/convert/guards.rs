@@ -63,20 +63,31 @@ pub(super) fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a D
 /// Whether a block returns before nginx asks a guard: its rewrite phase comes first.
 pub(super) fn returns_first(level: &Level<'_>) -> bool {
     let own = level.own();
-    let mut may_break = false;
-    walk_all(own, &mut |inner| may_break |= inner.name == "break");
     // Locations within inherit the guards, and may not return.
     own.iter().any(|inner| inner.name == "return")
-        && !may_break
+        && !may_skip_return(own)
         && !level.sets(&["location"])
         && !own.iter().any(|inner| is_lost(inner))
 }
 
-fn walk_all<'a>(directives: &[&'a Directive], visit: &mut impl FnMut(&'a Directive)) {
-    for directive in directives {
-        visit(directive);
-        walk(directive.children(), visit);
-    }
+/// Whether requests may leave the rewrite phase of a block before its `return`: by `break`, or by a rewrite that sends no redirect.
+pub(super) fn may_skip_return(own: &[&Directive]) -> bool {
+    own.iter().any(|inner| is_break(inner) || inner.name == "if" && inner.children().iter().any(is_break))
+        || leads_past_return(own)
+}
+
+fn is_break(directive: &Directive) -> bool {
+    directive.name == "break"
+}
+
+/// Whether a rewrite of a block leads past its `return`.
+pub(super) fn leads_past_return(own: &[&Directive]) -> bool {
+    own.iter().any(|inner| leaves_rewrites(inner) || inner.name == "if" && inner.children().iter().any(leaves_rewrites))
+}
+
+/// Whether a directive is a rewrite whose flag has nginx leave the rewrites of a block.
+fn leaves_rewrites(directive: &Directive) -> bool {
+    directive.name == "rewrite" && matches!(directive.arguments.get(2).map(String::as_str), Some("break" | "last"))
 }
 
 /// Takes the guards around a block away, which it has not.
@@ -110,25 +121,59 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     if let Some(satisfy) = level.own().iter().rfind(|directive| directive.name == "satisfy") {
         table.set("satisfy", if satisfy.first() == "any" { "any" } else { "all" });
     }
-    let is_alternative = level.last("satisfy").is_some_and(|satisfy| satisfy.first() == "any");
-    let others = ["auth_basic", "auth_request"];
-    let has_others = || others.iter().any(|name| level.last(name).is_some_and(|other| other.first() != "off"));
     // Locations within may allow clients again, and `deny` closes them for good.
     let has_locations = level.own().iter().any(|inner| inner.name == "location");
-    let may_open = has_locations || is_alternative && has_others();
-    let is_open =
-        !level.sets(&["allow", "deny"]) || access(context, table, &level.any_of(&["allow", "deny"]), may_open);
+    let unmatched = Unmatched::of(level);
+    let may_open = has_locations || unmatched == Unmatched::Asked;
+    let rules = level.any_of(&["allow", "deny"]);
+    // The rules around a block mean something else where the block changes `satisfy` or the other guards.
+    let is_changed = !rules.is_empty() && Unmatched::of(&level.around()) != unmatched;
+    let is_open = !(level.sets(&["allow", "deny"]) || is_changed)
+        || access(context, table, (&rules, unmatched), if may_open { Deny::Addresses } else { Deny::Route });
     is_open && basic_auth(context, table, level) && forward_auth(context, table, level, locations) && {
         limits::write(context, table, level);
         true
     }
 }
 
-/// `allow` and `deny`, of which nginx applies the first match. `may_open`: something else may let clients pass whom the rules refuse. `false`: the route is
-/// closed.
-fn access(context: &mut Context, table: &mut Table, rules: &[&Directive], may_open: bool) -> bool {
+/// The clients that no rule of `allow` and `deny` matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unmatched {
+    /// They pass.
+    Allowed,
+    /// `satisfy any` has them asked by the other guards.
+    Asked,
+}
+
+impl Unmatched {
+    fn of(level: &Level<'_>) -> Self {
+        let is_any = level.last("satisfy").is_some_and(|satisfy| satisfy.first() == "any");
+        let is_on = |name: &&str| level.last(name).is_some_and(|other| other.first() != "off");
+        match is_any && ["auth_basic", "auth_request"].iter().any(is_on) {
+            true => Unmatched::Asked,
+            false => Unmatched::Allowed,
+        }
+    }
+}
+
+/// How rules that deny all clients are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deny {
+    /// As `deny`, which nothing opens again.
+    Route,
+    /// As addresses: other guards, or locations within, may let clients pass.
+    Addresses,
+}
+
+/// `allow` and `deny`, of which nginx applies the first match. `false`: the route is closed.
+fn access(
+    context: &mut Context,
+    table: &mut Table,
+    (rules, unmatched): (&[&Directive], Unmatched),
+    deny_all: Deny,
+) -> bool {
     let (mut allow, mut deny): (Vec<IpNet>, Vec<IpNet>) = (Vec::new(), Vec::new());
-    let mut ends_with_deny = false;
+    let mut ends_with_deny = unmatched == Unmatched::Asked;
     for rule in rules {
         let allows = rule.name == "allow";
         match (rule.first(), values::network(rule.first())) {
@@ -157,7 +202,7 @@ fn access(context: &mut Context, table: &mut Table, rules: &[&Directive], may_op
         |networks: Vec<IpNet>| networks.into_iter().map(|n| Value::from(values::short(n))).collect::<Vec<_>>();
     let mut rule = toml::Table::new();
     match (ends_with_deny, allow.is_empty()) {
-        (true, true) if !may_open => {
+        (true, true) if deny_all == Deny::Route => {
             table.set("deny", true);
             return false;
         }

@@ -60,6 +60,13 @@ impl<'a> Level<'a> {
         Level(self.0[..self.0.len().saturating_sub(1)].to_vec())
     }
 
+    /// The same level, whose innermost block has no directives of a name.
+    pub(super) fn without(&self, name: &str) -> Self {
+        let mut blocks = self.0.clone();
+        blocks.last_mut().into_iter().for_each(|own| own.retain(|directive| directive.name != name));
+        Level(blocks)
+    }
+
     /// All directives of the innermost block.
     pub(super) fn own(&self) -> &[&'a Directive] {
         self.0.last().map_or(&[], Vec::as_slice)

@@ -25,10 +25,12 @@ mod rewrite_phase;
 mod route;
 mod settings;
 mod site;
+mod slashes;
 mod tables;
 mod tls;
 mod values;
 mod variables;
+mod withheld;
 
 use std::path::Path;
 
@@ -108,5 +110,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     Ok(Conversion::new(root, unconverted, names))
 }
 
+#[cfg(test)]
+mod guard_tests;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use super::path::Path;
 use super::proxy::{self, NotPassed};
 use super::route::{Block, act, place};
 use super::variables::Variables;
-use super::{action, pcre, settings, values};
+use super::{action, pcre, settings, slashes, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -62,6 +62,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                         false => last.extend(route),
                     }
                 }
+                Err(_) if asks_certificate(inner) => table.push("route", closed(context, inner)),
                 Err(why) => lost_if(context, inner, &why),
             },
             _ => {}
@@ -119,6 +120,23 @@ pub(super) fn set(context: &mut Context, variables: &mut Variables, directive: &
     }
 }
 
+/// Whether an `if` decides by the certificate of a client which requests get no further.
+fn asks_certificate(block: &Directive) -> bool {
+    let asks = block.arguments.iter().any(|word| word.contains("$ssl_client_") || word.contains("${ssl_client_"));
+    asks && block.children().iter().any(|inner| matches!(inner.name.as_str(), "return" | "rewrite"))
+}
+
+/// The route of an `if` that nginx guards the rest of its block by: it has all requests, and refuses them.
+fn closed(context: &mut Context, block: &Directive) -> Table {
+    let remedy = "no condition asks for the certificate of a client, so the part is closed: write client_auth, which refuses connections without one";
+    context.report_closed(block, remedy);
+    let mut route = Table::default();
+    route.comment(&block.place);
+    route.set("path", "~ ^/");
+    route.set("deny", true);
+    route
+}
+
 /// Reports an `if` without counterpart. One that refuses requests would be missed.
 fn lost_if(context: &mut Context, block: &Directive, why: &str) {
     let refuses = block
@@ -167,6 +185,28 @@ fn of_rewrite(
     variables: &Variables,
     (directive, rewrite, behind): (&Directive, Rewrite, &mut Option<String>),
 ) {
+    let is_whole = WHOLE_PATH.contains(&directive.first());
+    let forms = if is_whole { Vec::new() } else { slashes::of_rewrite(directive) };
+    if forms.is_empty() {
+        return of_form(context, table, block, variables, (directive, &rewrite, behind));
+    }
+    let rewrite = Rewrite { is_only: false, ..rewrite };
+    for form in &forms {
+        of_form(context, table, block, variables, (form, &rewrite, behind));
+    }
+}
+
+/// Expressions whose first group is the whole path.
+const WHOLE_PATH: [&str; 6] = ["(.*)", "^(.*)", "^(.*)$", "^(.+)$", "^(/.*)$", "^(/.*)"];
+
+/// A rewrite with one of its forms.
+fn of_form(
+    context: &mut Context,
+    table: &mut Table,
+    block: &Block<'_, '_>,
+    variables: &Variables,
+    (directive, rewrite, behind): (&Directive, &Rewrite, &mut Option<String>),
+) {
     let (expression, to, flag) = match directive.arguments.as_slice() {
         [expression, to] => (expression, to, ""),
         [expression, to, flag] => (expression, to, flag.as_str()),
@@ -192,7 +232,7 @@ fn of_rewrite(
     let (groups, names) = path.groups();
     inner.groups = groups;
     inner.named.extend(names);
-    if matches!(own, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^(/.*)$" | "^(/.*)") {
+    if WHOLE_PATH.contains(&own) {
         // The whole path, which may stand behind a host.
         inner.groups = vec!["{path}".to_owned()];
     }

@@ -417,20 +417,32 @@ pub(super) fn of_server<'d>(
         }
     }
     let mut routes = Vec::new();
-    if let Some(returns) = own.iter().find(|inner| inner.name == "return") {
+    let returns = own.iter().copied().find(|inner| inner.name == "return");
+    let leads_past = guards::leads_past_return(&own);
+    if let Some(returns) = returns {
         let mut everything = Table::default();
         everything.comment(&returns.place);
-        everything.set("path", "/");
-        act(context, &mut everything, &Block { path: Path::Inherited, ..block }, variables);
-        routes.push(everything);
-    } else {
+        // The locations behind it have another spelling of all paths.
+        everything.set("path", if leads_past { "~ /" } else { "/" });
+        let own = Block { path: Path::Inherited, level: level.clone(), ..block };
+        act(context, &mut everything, &own, variables);
+        if leads_past {
+            // A rewritten request does not come to it, nor a returned one to the guards.
+            everything.set("once", true);
+            guards::take_away(&mut everything, &level.within(returns));
+            before.push(everything);
+        } else {
+            routes.push(everything);
+        }
+    }
+    if returns.is_none() || leads_past {
         let has_everything = server.locations.iter().any(|location| location.arguments == ["/"]);
         if !has_everything {
             let mut everything = Table::default();
             everything.comment(&directive.place);
             everything.set("path", "/");
             let path = Path::Prefix { text: "/".to_owned(), is_final: false };
-            let block = Block { path, level: level.clone(), ..block };
+            let block = Block { path, level: level.without("return"), ..block };
             if !act(context, &mut everything, &block, variables) {
                 action::last_index(context, &mut everything, place(&block, variables));
             }
@@ -510,5 +522,7 @@ fn leave_folders(context: &mut Context, server: &Server<'_>, routes: &mut Vec<Ta
 /// Whether a route of a server's conditions answers every request.
 fn answers_everything(route: &Table) -> bool {
     let is_everything = route.get("path").and_then(Value::as_str) == Some("~ ^/") && route.get("match").is_none();
-    is_everything && ["redirect", "respond", "deny"].iter().any(|action| route.get(action).is_some())
+    is_everything
+        && route.get("once").is_none()
+        && ["redirect", "respond", "deny"].iter().any(|action| route.get(action).is_some())
 }

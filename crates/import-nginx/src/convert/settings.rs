@@ -6,7 +6,7 @@ use super::context::{Answers, Context};
 use super::level::Level;
 use super::path::Path;
 use super::variables::Variables;
-use super::{guards, log, proxy, tables, values};
+use super::{guards, log, proxy, tables, values, withheld};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -408,6 +408,9 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
         if context.sign_ins.contains(page) {
             continue;
         }
+        if level.is_on("recursive_error_pages") && context.chained.contains(page) {
+            context.report_with(directive, "the error pages of its location are not followed: name the last page");
+        }
         let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
         if let Some(target) = page_elsewhere(context, page, change.first().map(|change| change.as_str()), variables) {
             let codes = codes.into_iter().filter(|code| has_page(code));
@@ -452,7 +455,16 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
             }
         };
         let codes = codes.into_iter().filter(|code| has_page(code));
-        codes.for_each(|code| drop(pages.insert(code.clone(), target.clone())));
+        let path = directive.arguments.last().map_or("", String::as_str);
+        let (withheld, sent): (Vec<_>, Vec<_>) =
+            codes.partition(|code| withheld::is_withheld(context, level, (path, code)));
+        if let Some(first) = withheld.first() {
+            let remedy = format!(
+                "clients that get {first} have not passed the guards of its page, which is not sent: name a page that no guard has"
+            );
+            context.report_with(directive, remedy);
+        }
+        sent.into_iter().for_each(|code| drop(pages.insert(code.clone(), target.clone())));
     }
     if !pages.is_empty() {
         table.set("error_pages", pages);

@@ -1,5 +1,7 @@
 //! Converts a `server` to a site: its settings, and its locations as routes.
 
+use std::collections::HashSet;
+
 use toml::Value;
 
 use super::context::{Answers, Context};
@@ -7,7 +9,7 @@ use super::level::Level;
 use super::listeners::{Listeners, Part, addresses};
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, path, proxy, rewrite_phase, settings, tls, values};
+use super::{guards, level, path, proxy, rewrite_phase, settings, tls, values, withheld};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -154,11 +156,15 @@ fn write<'d>(
     };
     let roots = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, root(location))));
     context.roots = roots.collect();
+    context.guards.clear();
+    withheld::of_locations(&merged, &mut context.guards);
+    context.chained = chained(server);
     context.sized.clear();
     context.sign_ins = guards::sign_ins(server);
     context.asked = guards::AskedLocations::new(server);
-    // A server that returns has no locations.
+    // A server that returns has no locations, unless a rewrite leads to them.
     let returns = server.children().iter().any(|inner| inner.name == "return");
+    let returns = returns && !guards::leads_past_return(level.own());
     let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
     context.named = named.filter(|name| name.starts_with('@')).map(str::to_owned).collect();
     // Files are looked for behind the conditions of the server.
@@ -170,9 +176,7 @@ fn write<'d>(
             own.set("root", root.as_str());
         }
     }
-    let mut may_break = false;
-    guards::walk(server.children(), &mut |inner| may_break |= inner.name == "break");
-    if !returns || may_break {
+    if !returns || guards::may_skip_return(level.own()) {
         guards::write(context, &mut own, &merged, &all.locations);
     }
     settings::write(context, &mut own, &merged, &settled);
@@ -197,6 +201,15 @@ fn write<'d>(
             _ => context.shared(inner),
         }
     }
+}
+
+/// The error pages of a server whose locations have error pages of their own.
+fn chained(server: &Directive) -> HashSet<String> {
+    let mut pages = Vec::new();
+    guards::walk(server.children(), &mut |inner| {
+        pages.extend(inner.arguments.last().filter(|_| inner.name == "error_page"));
+    });
+    pages.into_iter().filter(|page| withheld::has_pages(server, page)).cloned().collect()
 }
 
 /// Moves the settings of a server to its site.

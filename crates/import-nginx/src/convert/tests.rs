@@ -26,7 +26,7 @@ pub(super) fn marked(named: &[String]) -> Vec<&str> {
 }
 
 /// The first site of a server with this content, the whole configuration, and the directives without counterpart.
-fn converted(http: &str, server: &str) -> (Value, toml::Table, Vec<String>) {
+pub(super) fn converted(http: &str, server: &str) -> (Value, toml::Table, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nginx.conf");
     let text = format!("http {{ {http} server {{ listen 443 ssl; server_name a.example; {server} }} }}");
@@ -40,14 +40,14 @@ fn converted(http: &str, server: &str) -> (Value, toml::Table, Vec<String>) {
 
 /// The routes of a server, which converts without loss.
 #[track_caller]
-fn routes(http: &str, server: &str) -> Vec<Value> {
+pub(super) fn routes(http: &str, server: &str) -> Vec<Value> {
     let (site, _, named) = converted(http, server);
     assert!(named.is_empty(), "{named:#?}");
     site.get("route").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
 #[track_caller]
-fn is(route: &Value, expected: &str) {
+pub(super) fn is(route: &Value, expected: &str) {
     let expected: toml::Table = expected.parse().unwrap();
     assert_eq!(*route, Value::Table(expected));
 }

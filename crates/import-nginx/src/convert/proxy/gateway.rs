@@ -14,6 +14,29 @@ pub(super) struct Made {
     pub(super) otherwise: &'static [&'static str],
 }
 
+/// The variables of CGI that tell of the client and the server, and the values that are made for them.
+const TOLD: [(&str, &[&str]); 10] = [
+    ("HTTPS", &["$https"]),
+    ("REMOTE_ADDR", &["$remote_addr"]),
+    ("REMOTE_PORT", &["$remote_port"]),
+    ("REMOTE_USER", &["$remote_user"]),
+    ("REQUEST_SCHEME", &["$scheme"]),
+    ("SERVER_ADDR", &["$server_addr"]),
+    ("SERVER_NAME", &["$server_name", "$host", "$http_host"]),
+    ("SERVER_PORT", &["$server_port"]),
+    ("REQUEST_METHOD", &["$request_method"]),
+    ("QUERY_STRING", &["$query_string", "$args"]),
+];
+
+/// Whether a variable that the server makes has another value in the configuration.
+fn is_other(context: &Context, name: &str, value: &str) -> bool {
+    let value = value.replace("${", "$").replace('}', "");
+    let told = TOLD.iter().find(|(own, _)| *own == name);
+    let is_tls = name == "HTTPS" && value == "on" && context.is_tls
+        || name == "REQUEST_SCHEME" && value == "https" && context.is_tls;
+    told.is_some_and(|(_, made)| !made.contains(&value.as_str())) && !is_tls
+}
+
 /// Adds a further variable to `params`, unless the server makes it itself.
 pub(super) fn add_param(
     context: &mut Context,
@@ -23,6 +46,13 @@ pub(super) fn add_param(
     made: &Made,
 ) {
     let [name, value, ..] = param.arguments.as_slice() else { return };
+    let has_user = place.level.last("auth_basic").is_some_and(|realm| realm.first() != "off");
+    if (is_other(context, name, value) || name == "REMOTE_USER" && has_user) && !context.is_reported(param) {
+        context.report_with(
+            param,
+            "the server makes this variable for each request, and no rule sets it: let the program do without it",
+        );
+    }
     if cgi::VARIABLES.contains(&name.as_str()) || name.is_empty() || made.always.contains(&name.as_str()) {
         return;
     }

@@ -1,0 +1,195 @@
+//! Guards keep their requests, however a configuration leads around them.
+
+use super::tests::{converted, is, routes};
+
+/// The keys of the guards of a location without loss.
+#[track_caller]
+fn access(location: &str) -> String {
+    let all = routes("", &format!("auth_basic_user_file /h; location / {{ {location} }}"));
+    all[0].get("access").map(ToString::to_string).unwrap_or_default()
+}
+
+#[test]
+fn clients_that_no_rule_matches_are_asked_by_the_other_guards() {
+    let everyone = r#"["0.0.0.0/0", "::/0"]"#;
+    for (rules, expected) in [
+        ("allow 10.0.0.0/8;", r#"{ allow = ["10.0.0.0/8"] }"#.to_owned()),
+        ("allow 10.0.0.0/8; deny all;", r#"{ allow = ["10.0.0.0/8"] }"#.to_owned()),
+        ("deny 203.0.113.9;", format!("{{ deny = {everyone} }}")),
+        ("deny 203.0.113.9; allow all;", r#"{ deny = ["203.0.113.9"] }"#.to_owned()),
+        (
+            "deny 203.0.113.9; allow 203.0.113.0/24;",
+            r#"{ allow = ["203.0.113.0/24"], deny = ["203.0.113.9"] }"#.to_owned(),
+        ),
+        ("allow all;", format!("{{ allow = {everyone} }}")),
+    ] {
+        assert_eq!(access(&format!("satisfy any; {rules} auth_basic x;")), expected, "{rules}");
+    }
+    // Without another guard, they pass.
+    assert_eq!(access("satisfy any; allow 10.0.0.0/8;"), format!("{{ allow = {everyone} }}"));
+    assert_eq!(access("satisfy any; allow 10.0.0.0/8; auth_basic off;"), format!("{{ allow = {everyone} }}"));
+    assert_eq!(access("satisfy all; deny 203.0.113.9; auth_basic x;"), r#"{ deny = ["203.0.113.9"] }"#);
+}
+
+#[test]
+fn rules_around_a_location_mean_what_its_other_guards_make_of_them() {
+    let server =
+        "satisfy any; allow 10.0.0.0/8; auth_basic_user_file /h; location /a/ { auth_basic x; } location /b/ { }";
+    let (site, _, named) = converted("", server);
+    assert!(named.is_empty(), "{named:#?}");
+    assert_eq!(site["access"].to_string(), r#"{ allow = ["0.0.0.0/0", "::/0"] }"#);
+    assert_eq!(site["route"][0]["access"].to_string(), r#"{ allow = ["10.0.0.0/8"] }"#);
+    assert!(site["route"][1].get("access").is_none());
+    let server = "satisfy any; allow 10.0.0.0/8; auth_basic x; auth_basic_user_file /h; location / { satisfy all; }";
+    let (site, ..) = converted("", server);
+    assert_eq!(site["access"].to_string(), r#"{ allow = ["10.0.0.0/8"] }"#);
+    assert_eq!(site["route"][0]["access"].to_string(), r#"{ allow = ["0.0.0.0/0", "::/0"] }"#);
+}
+
+#[test]
+fn a_return_behind_rewrites_takes_no_guard_away() {
+    let guard = |rest: &str| {
+        routes(
+            "",
+            &format!(
+                "auth_basic x; auth_basic_user_file /h; location / {{ allow 10.0.0.1; deny all; {rest} return 404; }}"
+            ),
+        )
+    };
+    for rewrite in [
+        "rewrite ^/a/(.*)$ /b/$1 break;",
+        "rewrite ^/a/(.*)$ /b/$1 last;",
+        "if ($arg_x) { rewrite ^/a/(.*)$ /b/$1 break; }",
+    ] {
+        let all = guard(rewrite);
+        assert!(all[0].get("basic_auth").is_none(), "{rewrite}");
+        assert_eq!(all[0]["access"].to_string(), r#"{ allow = ["10.0.0.1"] }"#, "{rewrite}");
+    }
+    for rewrite in ["", "rewrite ^/a/(.*)$ /b/$1 permanent;", "if ($arg_x) { return 410; }"] {
+        assert_eq!(guard(rewrite)[0]["basic_auth"].as_bool(), Some(false), "{rewrite}");
+    }
+}
+
+#[test]
+fn a_refusal_is_not_for_the_routes_within() {
+    let all = routes("", "location /a/ { rewrite ^/a/(.*)$ /b/$1 last; return 403; }");
+    assert_eq!(all[0]["respond"].as_integer(), Some(403));
+    assert!(all[0].get("deny").is_none());
+    let all = routes("", "location /a/ { return 403; location /a/b/ { return 204; } }");
+    assert!(all[0].get("deny").is_none());
+    let all = routes("", "location /a/ { if ($arg_x) { return 403; } return 204; }");
+    assert_eq!(all[0]["route"][0]["deny"].as_bool(), Some(true));
+}
+
+#[test]
+fn a_rewrite_of_a_server_leads_past_its_return() {
+    let server = "auth_basic x; auth_basic_user_file /h; rewrite ^/keep/(.*)$ /private/$1 last; return 301 https://b.example$request_uri; \
+                  location /private/ { return 204; }";
+    let (site, _, named) = converted("", server);
+    assert!(named.is_empty(), "{named:#?}");
+    assert!(site.get("basic_auth").is_some());
+    is(&site["route"][0], "path = '~ ^/keep/(.*)$'\nrewrite = '/private/{1}'\nonce = true");
+    is(
+        &site["route"][1],
+        "path = '~ /'\nredirect = { to = 'https://b.example{uri}', status = 301 }\nonce = true\nbasic_auth = false",
+    );
+    assert_eq!(site["route"][2]["route"][0]["path"].as_str(), Some("/private/"));
+}
+
+#[test]
+fn a_page_is_sent_to_clients_that_passed_its_guards() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("page.txt"), "page").unwrap();
+    let pages = |server: &str| {
+        let server = format!("root {}; auth_basic_user_file /h; {server}", directory.path().display());
+        let (site, _, named) = converted("", &server);
+        let named = named.iter().any(|line| line.contains("name a page that no guard has"));
+        (site.get("error_pages").map(ToString::to_string).unwrap_or_default(), named)
+    };
+    let sent = || (r#"{ 404 = "/page.txt" }"#.to_owned(), false);
+    let page = "error_page 404 /page.txt;";
+    assert_eq!(pages(&format!("{page} location /no/ {{ return 404; }}")), sent());
+    assert_eq!(pages(&format!("auth_basic x; {page}")), sent());
+    assert_eq!(pages(&format!("auth_basic x; {page} location /more/ {{ deny all; }}")), sent());
+    assert_eq!(
+        pages(&format!(
+            "auth_basic x; {page} location = /page.txt {{ auth_basic off; }} location /no/ {{ auth_basic off; }}"
+        ))
+        .0,
+        ""
+    );
+    for lost in [
+        "location /no/ { auth_basic off; }",
+        "location /no/ { return 404; }",
+        "location /in/ { location /in/no/ { auth_basic off; } }",
+        "location /other/ { auth_basic y; }",
+        "location /any/ { satisfy any; allow 10.0.0.0/8; }",
+    ] {
+        assert_eq!(pages(&format!("auth_basic x; {page} {lost}")), (String::new(), true), "{lost}");
+    }
+    assert_eq!(pages("auth_basic x; error_page 401 403 /page.txt;"), (String::new(), true));
+    assert_eq!(
+        pages(&format!("auth_basic x; {page} location /no/ {{ auth_basic off; error_page 404 https://b.example/; }}")),
+        sent()
+    );
+}
+
+#[test]
+fn a_condition_of_a_certificate_closes_its_part() {
+    let (site, _, named) =
+        converted("", "if ($ssl_client_verify != SUCCESS) { return 403; } location / { return 204; }");
+    assert!(named.len() == 1 && named[0].contains("client_auth"), "{named:#?}");
+    is(&site["route"][0], "path = '~ ^/'\ndeny = true");
+    assert_eq!(site["route"].as_array().map(Vec::len), Some(1));
+    let (site, ..) = converted("", "location / { if ($ssl_client_s_dn !~ CN=a) { return 302 /login; } return 204; }");
+    is(&site["route"][0]["route"][0], "path = '~ ^/'\ndeny = true");
+}
+
+#[test]
+fn a_slash_behind_a_host_is_text() {
+    let all = routes(
+        "",
+        "rewrite ^/blog(/.*)?$ https://b.example$1 permanent; location ~ ^/shop(/.*)?$ { return 301 https://s.example$1; }",
+    );
+    is(&all[0], "path = '~ ^/blog/(.*)$'\nredirect = { to = 'https://b.example/{1}', status = 301 }");
+    is(&all[1], "path = '~ ^/blog()$'\nredirect = { to = 'https://b.example', status = 301 }");
+    let shop = &all[2]["route"][0]["route"];
+    is(&shop[0], "path = '~ ^/shop/(.*)$'\nredirect = { to = 'https://s.example/{1}', status = 301, query = 'drop' }");
+    is(&shop[1], "path = '~ ^/shop()$'\nredirect = { to = 'https://s.example', status = 301, query = 'drop' }");
+}
+
+#[test]
+fn variables_that_the_server_makes_are_named_where_they_differ() {
+    let lost = |param: &str| {
+        let server =
+            format!("root /srv; location ~ \\.php$ {{ fastcgi_pass unix:/run/php.sock; fastcgi_param {param}; }}");
+        converted("", &server).2.len()
+    };
+    for param in [
+        "SERVER_NAME shop.example",
+        "REMOTE_USER ada",
+        "REMOTE_ADDR $http_x_real_ip",
+        "SERVER_PORT 443",
+        "HTTPS $http_x_https",
+    ] {
+        assert_eq!(lost(param), 1, "{param}");
+    }
+    for param in [
+        "SERVER_NAME $server_name",
+        "REMOTE_USER $remote_user",
+        "REMOTE_ADDR $remote_addr",
+        "HTTPS on",
+        "HTTPS $https if_not_empty",
+    ] {
+        assert_eq!(lost(param), 0, "{param}");
+    }
+}
+
+#[test]
+fn the_second_page_of_a_chain_is_named() {
+    let server = "recursive_error_pages on; error_page 404 @a; location @a { error_page 502 @b; proxy_pass http://10.0.0.1; } location @b { return 204; }";
+    let (.., named) = converted("", server);
+    assert!(named.iter().any(|line| line.contains("name the last page")), "{named:#?}");
+    let (.., named) = converted("", &server.replace("recursive_error_pages on;", ""));
+    assert!(named.is_empty(), "{named:#?}");
+}
