@@ -1,9 +1,10 @@
 //! The last line of an explanation: the answer that the server's own steps give, in the words of the way there.
 
+use std::time::SystemTime;
+
 use sealion_http::{HttpTime, Status};
 
 use super::Way;
-use crate::exchange::now;
 use crate::site::answer::{Networks, Rehearsed, rehearse};
 
 /// The beginning of the words for a server's response.
@@ -15,7 +16,7 @@ pub(super) const NO_RESPONSE: &str = "none: the connection is closed";
 impl Way<'_> {
     /// The answer to the request. `words`: the answer that the way leads to, if no guard of another path refuses it.
     pub(super) fn ending(&self, words: String) -> String {
-        let rehearsed = match self.rehearsed(now()) {
+        let rehearsed = match self.rehearsed() {
             Ok(rehearsed) => rehearsed,
             Err(error) => return format!("{words}, if no guard refuses it: {error}"),
         };
@@ -34,7 +35,8 @@ impl Way<'_> {
         }
     }
 
-    fn rehearsed(&self, now: HttpTime) -> Result<Rehearsed, String> {
+    fn rehearsed(&self) -> Result<Rehearsed, String> {
+        let now = HttpTime::new(SystemTime::now()).ok_or("the clock shows a year that no date of HTTP has")?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("the steps of the server cannot be taken: {error}"))?;
         Ok(runtime.block_on(Box::pin(rehearse(self.site, self.request, self.client, now))))
