@@ -224,6 +224,15 @@ enum Writer {
     Ended(Option<WriteHalf<Box<dyn Io>>>),
 }
 
+impl Ends {
+    fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin) {
+        match self {
+            Ends::Both(io) => io,
+            Ends::Apart { from, .. } => from,
+        }
+    }
+}
+
 /// Why nothing more can be read.
 #[derive(Debug)]
 pub(super) enum Broken {
@@ -237,10 +246,7 @@ impl Exchange {
         self.input.reserve(room);
         // The buffer may have more: one read becomes one record.
         let mut space = (&mut self.input).limit(room);
-        let read = match &mut self.ends {
-            Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space),
-            Ends::Apart { from, .. } => poll_read_buf(Pin::new(from), cx, &mut space),
-        };
+        let read = poll_read_buf(Pin::new(self.ends.reader()), cx, &mut space);
         if read.is_pending() && self.input.is_empty() {
             // A response that is waited for has no buffer.
             self.input = BytesMut::new();
@@ -253,10 +259,7 @@ impl Exchange {
         let read = FIRST.with_borrow_mut(|first| {
             first.resize(HEAD_ROOM, 0);
             let mut space = ReadBuf::new(&mut first[..room]);
-            let read = match &mut self.ends {
-                Ends::Both(io) => Pin::new(io).poll_read(cx, &mut space),
-                Ends::Apart { from, .. } => Pin::new(from).poll_read(cx, &mut space),
-            };
+            let read = Pin::new(self.ends.reader()).poll_read(cx, &mut space);
             self.input.extend_from_slice(space.filled());
             read.map_ok(|()| space.filled().len())
         });
