@@ -100,6 +100,13 @@ pub(crate) struct ContentRest {
     pub(crate) end: ContentEnd,
 }
 
+impl ContentRest {
+    /// All that still comes of a content whose upstream is in this process.
+    pub(crate) fn to_come() -> Self {
+        ContentRest { room: 0, waiting: Vec::new(), end: ContentEnd::Open }
+    }
+}
+
 /// Bytes of content in a packet, at most.
 const PIECE: usize = 16 << 10;
 

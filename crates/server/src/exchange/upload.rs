@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sealion_http::{FieldSection, Status};
 
 use super::{ContentRest, Demand, RelayedContent};
-use crate::passing::{ContentEnd, ContentForm, ContentUnderWay, Link};
+use crate::passing::{ContentForm, ContentUnderWay, Link};
 use crate::upstream::{ContentWriter, RequestContent, pipe};
 
 /// Bytes after which a content is worth a larger window. GUESS.
@@ -99,7 +99,7 @@ impl Upload {
             Some(relayed) => relayed.take_rest()?,
             None => {
                 self.writer.as_ref().filter(|_| !self.is_whole)?;
-                ContentRest { room: 0, waiting: Vec::new(), end: ContentEnd::Open }
+                ContentRest::to_come()
             }
         };
         let form = if self.is_tunnel { ContentForm::Tunnel { is_open: true } } else { ContentForm::Frames };
@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// The client's time for the next piece does not begin anew in another process.
+    /// The client's time for the next piece goes on in another process.
     #[tokio::test]
     async fn a_wait_for_the_client_goes_on_in_another_process() {
         let mut cx = Context::from_waker(Waker::noop());

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::content::{ContentReader, Step};
 use super::respond::Leave;
 use crate::exchange::{self, Awaited, Connection, ContentRest, Error, PathChoice, RelayedContent, RequestSide};
-use crate::passing::{ContentEnd, ContentUnderWay, Link, Turn, TurnWait};
+use crate::passing::{ContentUnderWay, Link, Turn, TurnWait};
 use crate::response::Response;
 use crate::upstream::{Inbound, Interim, InterimReceiver};
 
@@ -108,7 +108,7 @@ impl<'a> Stream<'a> {
             Some(relayed) => relayed.take_rest()?,
             None => {
                 reader.writer().as_ref()?;
-                ContentRest { room: 0, waiting: Vec::new(), end: ContentEnd::Open }
+                ContentRest::to_come()
             }
         };
         Some(reader.pack(rest))
