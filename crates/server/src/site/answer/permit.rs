@@ -151,10 +151,11 @@ impl<'a> Answering<'a> {
             if route.features.basic_auth.is_some()
                 && let Some(refusal) = Box::pin(self.check_password(route, user)).await
             {
-                let has_password = self.request.fields.first("authorization").is_some();
-                let which = if has_password { "another" } else { "a" };
-                let words = || format!("{} asks for {which} password", self.site.named_in_words(route));
-                self.note_refusal(refusal.status, words);
+                self.note_refusal(refusal.status, || {
+                    let has_password = self.request.fields.first("authorization").is_some();
+                    let which = if has_password { "another" } else { "a" };
+                    format!("{} asks for {which} password", self.site.named_in_words(route))
+                });
                 return Some(refusal);
             }
             if let (Some(rehearsal), Some(auth)) = (self.rehearsal, &route.features.forward_auth) {
