@@ -16,6 +16,7 @@ mod licences;
 mod markdown;
 mod package;
 mod pages;
+mod patched;
 mod prose;
 mod test;
 mod workspace;

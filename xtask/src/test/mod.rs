@@ -23,7 +23,7 @@ use crate::libraries;
 use crate::libtest::Tally;
 use crate::licences::Licences;
 use crate::prose::Prose;
-use crate::{book, package, pages};
+use crate::{book, package, pages, patched};
 
 /// Run every check: format, prose, lints, documentation, tests here, tests in guest kernels, instruction counts, fuzz
 /// targets, licences
@@ -105,6 +105,7 @@ impl Test {
                 report.tests(&name, || steps::run_here(&mut steps::native_command(test)));
             }
             report.tests("examples in documentation", steps::doc_tests);
+            report.check("tests of patched dependencies", patched::test);
         }
         if guests {
             report.guests(&self.kernel, &built.guests);
