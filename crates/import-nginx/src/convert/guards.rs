@@ -165,7 +165,7 @@ enum Deny {
     Addresses,
 }
 
-/// `allow` and `deny`, of which nginx applies the first match. `false`: the route is closed.
+/// Writes `allow` and `deny`. nginx applies the first match. `false`: the route is closed.
 fn access(
     context: &mut Context,
     table: &mut Table,

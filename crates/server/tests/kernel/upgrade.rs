@@ -160,7 +160,7 @@ fn send_part(client: &mut Client, part: u64) {
     }
 }
 
-/// The process before keeps the legs to the server. The kernel's keys and counters are those of one connection.
+/// The process before keeps the connections to the server.
 #[test]
 fn exchanges_that_a_server_feeds_go_on_in_the_kernel_through_upgrades() {
     for suite in [Suite::TLS13, Suite::TLS12] {

@@ -173,7 +173,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// What the route has for a path: a file or, if the path ends in a slash, a directory.
+    /// Looks for a path in the route: for a file or, if the path ends in a slash, for a directory.
     async fn entry(&self, path: &SitePath<'_>) -> Entry {
         let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return Entry::Missing };
         if matches!(self.find(files, &beneath).await, Ok(Found::File(_))) {
@@ -302,7 +302,7 @@ impl<'a> Answering<'a> {
     }
 }
 
-/// What `try` finds at a path.
+/// The entry that `try` finds at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
     Missing,

@@ -56,7 +56,7 @@ impl<'a> Way<'a> {
         self.explain_files(step, &path, &Asked { groups: Some(&step.route.groups), ..asked })
     }
 
-    /// What a path of `try` leads to. `None`: it is not there.
+    /// The answer or step that a path of `try` leads to. `None`: it is not there.
     pub(super) fn tried(&mut self, step: &Step<'a>, to: &str, asked: &Asked<'_>) -> Option<Next<'a>> {
         let raw = to.split('?').next().unwrap_or(to);
         let path = SitePath::parse(raw, step.route.options.show_dotfiles).ok()?;

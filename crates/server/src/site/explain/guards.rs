@@ -41,7 +41,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What a guard does to this request, behind its name.
+    /// The effect of a guard on this request, for the line behind the guard's name.
     fn effect(&self, name: &str, route: &Route) -> String {
         let (features, client) = (&route.features, self.client.address);
         match name {

@@ -146,7 +146,7 @@ impl Rule {
 // GUESS: clients send it with the head, in a packet of its own at most.
 const END_COMES: Duration = Duration::from_millis(100);
 
-/// Leaves out a content that has no bytes. Over HTTP/2 and HTTP/3 its end may come behind the head, where no length says that there is none.
+/// Leaves out a content that has no bytes. Over HTTP/2 and HTTP/3 a request without a length may say so only by an end behind its head.
 async fn leave_out_empty(content: &mut Option<RequestContent>) {
     let Some(inner) = content.as_mut().filter(|content| content.length().is_none_or(|length| length == 0)) else {
         return;

@@ -1,4 +1,4 @@
-//! Connections and tunnels of which one direction has ended go on in the new process.
+//! Connections and tunnels go on in the new process though one direction has ended.
 
 use super::*;
 
