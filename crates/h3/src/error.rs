@@ -119,5 +119,5 @@ impl From<CodingError> for ConnectionError {
 /// The call does not fit the state of the stream: the stream was reset or released, or an earlier call excludes this
 /// one. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the stream takes no such frame any more")]
+#[error("the stream was reset or has ended")]
 pub struct StreamClosed;

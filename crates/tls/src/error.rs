@@ -56,6 +56,24 @@ impl Error {
         matches!(self, Self::File(_) | Self::FileShrank { .. })
     }
 
+    /// The same error for a later call. An error of the kernel or of a file becomes [`Self::Unfinished`].
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Io(error) => Self::Io(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => error.kind().into(),
+            }),
+            Self::PeerAlert(alert) => Self::PeerAlert(*alert),
+            Self::Record(error) => Self::Record(*error),
+            Self::Protocol { alert, what } => Self::Protocol { alert: *alert, what },
+            Self::Truncated => Self::Truncated,
+            Self::KeyExhausted => Self::KeyExhausted,
+            Self::Stalled(limit) => Self::Stalled(*limit),
+            Self::TooSlow { taken, window } => Self::TooSlow { taken: *taken, window: *window },
+            Self::Kernel(_) | Self::File(_) | Self::FileShrank { .. } | Self::Unfinished => Self::Unfinished,
+        }
+    }
+
     /// The alert to send before closing. `None`: it could not arrive, or the peer ended the connection.
     pub fn alert(&self) -> Option<AlertDescription> {
         match self {

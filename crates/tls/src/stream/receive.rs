@@ -39,14 +39,15 @@ pub(super) struct Receiver {
     key_updates: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum State {
     Open,
     /// Reading has ended: `close_notify` arrived (RFC 8446 §6.1), or the connection has to end.
     Notified,
     /// The peer's FIN arrived.
     Finished,
-    Failed,
+    /// An earlier read returned the error.
+    Failed(Error),
 }
 
 /// A [`Receiver`] that may go on, for [`Frozen`](super::Frozen).
@@ -74,7 +75,7 @@ impl Receiver {
         match self.state {
             State::Open | State::Notified => true,
             State::Finished => !has_tls,
-            State::Failed => false,
+            State::Failed(_) => false,
         }
     }
 
@@ -82,7 +83,7 @@ impl Receiver {
     pub(super) fn freeze(self) -> FrozenReceiver {
         let Self { sealed, mut plaintext, read, state, message, empty_records, key_updates } = self;
         plaintext.drain(..read);
-        let (plaintext, has_ended) = (Zeroizing::new(plaintext), state != State::Open);
+        let (plaintext, has_ended) = (Zeroizing::new(plaintext), !matches!(state, State::Open));
         FrozenReceiver { sealed, plaintext, message, empty_records, key_updates, has_ended }
     }
 
@@ -115,7 +116,19 @@ impl Receiver {
 
     /// Whether the peer has sent FIN.
     pub(super) fn finished(&self) -> bool {
-        self.state == State::Finished
+        matches!(self.state, State::Finished)
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// The error of an earlier read, for a call that follows it.
+    pub(super) fn failure(&self) -> Option<Error> {
+        match &self.state {
+            State::Failed(error) => Some(error.again()),
+            _ => None,
+        }
     }
 }
 
@@ -164,7 +177,7 @@ impl TlsStream {
     /// As [`Self::read_more`].
     pub fn poll_read_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         loop {
-            match self.receiver.state {
+            match &self.receiver.state {
                 State::Open if self.owes_an_update_in_vain() => {
                     // The responses to earlier requests would be data.
                     self.receiver.plaintext.clear();
@@ -176,7 +189,7 @@ impl TlsStream {
                 State::Notified => return Poll::Ready(Ok(0)),
                 State::Finished if self.session.is_none() => return Poll::Ready(Ok(0)),
                 State::Finished => return Poll::Ready(Err(Error::Truncated)),
-                State::Failed => return Poll::Ready(Err(Error::Unfinished)),
+                State::Failed(error) => return Poll::Ready(Err(error.again())),
             }
             // With pipelined requests the buffer may never become empty, so remove the consumed part here.
             self.receiver.plaintext.drain(..std::mem::take(&mut self.receiver.read));
@@ -192,8 +205,8 @@ impl TlsStream {
                     // (Linux 6.1 and 7.2).
                     self.sending = Sending::Closed;
                 }
-                if self.receiver.state == State::Open {
-                    self.receiver.state = State::Failed;
+                if self.receiver.is_open() {
+                    self.receiver.state = State::Failed(error.again());
                 }
                 return Poll::Ready(Err(error));
             }
@@ -245,7 +258,7 @@ impl TlsStream {
     /// # Errors
     /// As [`Self::peer_gone`].
     pub fn poll_peer_gone(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while self.receiver.state != State::Open || self.buffered().len() < MAX_KEPT {
+        while !self.receiver.is_open() || self.buffered().len() < MAX_KEPT {
             if ready!(self.poll_read_more(cx))? == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -328,7 +341,7 @@ impl Opening<'_> {
     /// Decrypts the complete records in `bytes`. Returns their total length.
     fn open_records(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut at = 0;
-        while self.receiver.state == State::Open {
+        while self.receiver.is_open() {
             let Some(len) = self.session.opener.record_len(&bytes[at..])? else { break };
             let Some(record) = bytes.get_mut(at..at + len) else { break };
             let opened = self.session.opener.open(record)?;
@@ -336,7 +349,7 @@ impl Opening<'_> {
             at += len;
         }
         // Bytes after close_notify are ignored.
-        Ok(if self.receiver.state == State::Open { at } else { bytes.len() })
+        Ok(if self.receiver.is_open() { at } else { bytes.len() })
     }
 
     fn receive(&mut self, content_type: ContentType, payload: &[u8]) -> Result<(), Error> {

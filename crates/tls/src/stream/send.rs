@@ -70,11 +70,18 @@ impl TlsStream {
         source.taken()
     }
 
+    /// Why nothing can be sent: a read found that the connection is lost, or a response has not ended.
+    fn not_open(&self) -> Error {
+        let lost = self.receiver.failure().filter(|_| self.sending == Sending::Closed);
+        lost.unwrap_or(Error::Unfinished)
+    }
+
     /// Begins a response: sends a key update that is due, and passes the rest of earlier writes to TCP. Until
     /// [`Self::finish`] the stream is unfinished and sends no `close_notify`.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] if another response has begun, otherwise any [`Error`].
+    /// [`Error::Unfinished`] if another response has begun, otherwise any [`Error`]. If a read has lost the connection,
+    /// its error.
     pub async fn begin(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_begin(cx)).await
     }
@@ -85,7 +92,7 @@ impl TlsStream {
     /// As [`Self::begin`].
     pub fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.sending != Sending::Open {
-            return Poll::Ready(Err(Error::Unfinished));
+            return Poll::Ready(Err(self.not_open()));
         }
         let mut begun = ready!(self.poll_answer_key_update(cx));
         // Bytes held back leave with the response.
@@ -142,7 +149,7 @@ impl TlsStream {
                 source.started = true;
             }
             Sending::Midway if source.started => {}
-            _ => return Poll::Ready(Err(Error::Unfinished)),
+            _ => return Poll::Ready(Err(self.not_open())),
         }
         let sent = ready!(match self.sender {
             Sender::User { .. } => self.poll_send_from_user(cx, source),

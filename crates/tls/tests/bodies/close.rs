@@ -124,9 +124,11 @@ fn a_reset_that_was_read_is_an_error_and_nothing_is_sent_after_it() {
             when_reset.await.unwrap();
             let read = stream.read_more().await;
             assert!(matches!(read, Err(Error::Io(_))), "{read:?}");
+            let again = stream.read_more().await;
+            assert!(matches!(again, Err(Error::Io(_))), "{again:?}");
             let file = Part::File { file: &FILE, range: 0..FILE_LEN };
             let sent = stream.respond(&[file]).await;
-            assert!(matches!(sent, Err(Error::Unfinished)), "{sent:?}");
+            assert!(matches!(sent, Err(Error::Io(_))), "{sent:?}");
             assert_eq!(stream.payload_sent(), 5, "nothing is sealed for nobody");
             stream.abort(AlertDescription::INTERNAL_ERROR).await;
         });
