@@ -46,6 +46,11 @@ pub use payload::Payload;
 pub use protocol::Job;
 pub use run::{download, run_on};
 
+/// Whether this program runs in a guest, as the guest's first process or as a job of its plan.
+pub fn is_inside() -> bool {
+    std::path::Path::new(protocol::PLAN_PATH).exists()
+}
+
 /// In a guest, where this program is process 1: runs the host's plan, powers off, and does not return. Elsewhere it
 /// does nothing. Call it first in `main`.
 pub fn init_if_process_one() {

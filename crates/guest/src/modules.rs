@@ -32,6 +32,7 @@ const WANTED: &[&str] = &[
     // Slow and lossy networks between namespaces.
     "veth",
     "sch_netem",
+    "sch_tbf",
     "sch_fq",
     "tcp_bbr",
     // sock_diag(7), for its tests and for `ss`.

@@ -1,9 +1,13 @@
-//! Limits of servers on processors and memory, by a cgroup (version 2).
+//! Limits of servers: processors and memory by a cgroup (version 2), bandwidth by a shaped loopback interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use rustix::thread::UnshareFlags;
+
+use super::find_program;
 
 /// How much the servers of a run may use together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -12,6 +16,8 @@ pub(crate) struct Limits {
     pub(crate) cpus: Option<f64>,
     /// Bytes of memory, page cache included.
     pub(crate) memory: Option<u64>,
+    /// Mbit/s of all packets on the loopback interface.
+    pub(crate) bandwidth: Option<u32>,
 }
 
 /// A cgroup, removed on drop once its processes have ended.
@@ -26,7 +32,35 @@ impl Limits {
     /// # Errors
     /// This system has no cgroup v2 with the controllers, or this process may not make a group.
     pub(crate) fn group(&self) -> Result<Option<Group>> {
+        if sealion_guest::is_inside() && !self.files().is_empty() {
+            // Nothing else mounts it there.
+            run("mount", "mount", &["-t", "cgroup2", "none", ROOT])?;
+        }
         self.group_in(Path::new(ROOT))
+    }
+
+    /// Limits the bandwidth between this process and the servers that it starts from now on: this thread enters a
+    /// network namespace of its own, with a token bucket (tc-tbf(8)) on the loopback interface.
+    ///
+    /// # Errors
+    /// A program is missing, this process is not root, or the kernel has no such queue.
+    #[allow(unsafe_code)]
+    pub(crate) fn shape(&self) -> Result<()> {
+        let Some(bandwidth) = self.bandwidth else { return Ok(()) };
+        // SAFETY: without `FILES`, no descriptor of another thread is closed.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+            .context("cannot make a network namespace: --limit-bandwidth needs root")?;
+        // Packets as on a wire: the default of the loopback interface is 64 KiB.
+        run("ip", "iproute2", &["link", "set", "lo", "mtu", "1500", "up"])?;
+        let rate = format!("{bandwidth}mbit");
+        // 4 ms of packets, which is what a bucket that a timer of 250 Hz fills must hold, but not less than a large packet.
+        let burst = (u64::from(bandwidth) * 500).max(64 << 10).to_string();
+        run(
+            "tc",
+            "iproute2",
+            &["qdisc", "add", "dev", "lo", "root", "tbf", "rate", &rate, "burst", &burst, "latency", QUEUE],
+        )
+        .context("the loopback interface cannot be limited: the kernel needs sch_tbf; or use --guest")
     }
 
     fn group_in(&self, root: &Path) -> Result<Option<Group>> {
@@ -74,9 +108,23 @@ impl Limits {
     pub(crate) fn in_words(&self) -> Option<String> {
         let cpus = self.cpus.map(|cpus| format!("{cpus} processors"));
         let memory = self.memory.map(|memory| format!("{} MiB of memory", memory >> 20));
-        let all: Vec<String> = cpus.into_iter().chain(memory).collect();
-        (!all.is_empty()).then(|| format!("servers have at most {} (cgroup v2)", all.join(" and ")))
+        let of_group: Vec<String> = cpus.into_iter().chain(memory).collect();
+        let group =
+            (!of_group.is_empty()).then(|| format!("servers have at most {} (cgroup v2)", of_group.join(" and ")));
+        let bandwidth =
+            self.bandwidth.map(|mbit| format!("the network between client and servers has {mbit} Mbit/s (tbf)"));
+        let all: Vec<String> = group.into_iter().chain(bandwidth).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
+}
+
+fn run(program: &str, package: &str, arguments: &[&str]) -> Result<()> {
+    // The shell of a guest prefers its own ip and tc, which lack these options.
+    let path = find_program(program).with_context(|| format!("no program {program}: install {package}"))?;
+    let output = Command::new(path).args(arguments).output().with_context(|| format!("cannot run {program}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {}: {}", arguments.join(" "), said.trim());
+    Ok(())
 }
 
 impl Group {
@@ -94,6 +142,9 @@ impl Drop for Group {
 
 const ROOT: &str = "/sys/fs/cgroup";
 
+/// The longest that a packet waits in the bucket's queue. Packets beyond are lost, as in a router.
+const QUEUE: &str = "50ms";
+
 /// Microseconds: the kernel's default.
 const PERIOD: u32 = 100_000;
 
@@ -104,7 +155,7 @@ mod tests {
     #[test]
     fn limits_become_files_of_a_group() {
         let root = tempfile::tempdir().expect("a directory");
-        let limits = Limits { cpus: Some(0.5), memory: Some(512 << 20) };
+        let limits = Limits { cpus: Some(0.5), memory: Some(512 << 20), bandwidth: Some(100) };
         let why = limits.group_in(root.path()).unwrap_err();
         assert!(format!("{why:#}").contains("no cgroup v2 at"), "{why:#}");
         fs::write(root.path().join("cgroup.controllers"), "cpuset cpu io\n").expect("a file");
@@ -116,7 +167,8 @@ mod tests {
         assert_eq!((text("cpu.max").as_str(), text("memory.max").as_str()), ("50000 100000", "536870912"));
         assert_eq!(
             limits.in_words().expect("limits"),
-            "servers have at most 0.5 processors and 512 MiB of memory (cgroup v2)"
+            "servers have at most 0.5 processors and 512 MiB of memory (cgroup v2); the network between client and servers has \
+             100 Mbit/s (tbf)"
         );
     }
 

@@ -12,7 +12,7 @@ use crate::load::Suite;
 use crate::report;
 use crate::run::{self, Agent, CalibrationSource, Options};
 use crate::study::{Scale, StudyName};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use sealion_guest::Series;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -83,11 +83,19 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     client_cores: Option<Vec<usize>>,
     /// Processors that the servers may use, in fractions, by cgroup v2
-    #[arg(long, value_name = "N", value_parser = parse_cpus, conflicts_with = "guest")]
+    #[arg(long, value_name = "N", value_parser = parse_cpus)]
     limit_cpus: Option<f64>,
     /// Memory that the servers may use, page cache included, in MiB, by cgroup v2
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 20), conflicts_with = "guest")]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
     limit_memory: Option<u64>,
+    /// Bandwidth between client and servers in Mbit/s, by a token bucket (tc-tbf(8)) in a network namespace of the run's own
+    #[arg(
+        long,
+        value_name = "MBIT",
+        value_parser = clap::value_parser!(u32).range(1..=100_000),
+        conflicts_with_all = ["agent", "peer", "pid", "address"],
+    )]
+    limit_bandwidth: Option<u32>,
     /// Run in an emulated guest kernel, 6.1 unless named: one core, files in memory, instructions instead of times
     #[arg(long, value_name = "KERNEL", num_args = 0..=1, require_equals = true, default_missing_value = "6.1")]
     guest: Option<Series>,
@@ -219,11 +227,23 @@ fn options(args: &RunArgs) -> Result<Options> {
         agent: agent(args)?,
         server_cores: args.server_cores.clone(),
         client_cores: args.client_cores.clone(),
-        limits: Limits { cpus: args.limit_cpus, memory: args.limit_memory.map(|mib| mib << 20) },
+        limits: limits(args)?,
         allow_debug: args.allow_debug,
         yes: args.yes,
         calibration: args.calibration.clone(),
         command: super::command_line(),
+    })
+}
+
+fn limits(args: &RunArgs) -> Result<Limits> {
+    let running = args.arms.iter().find(|arm| matches!(arm, Arm::Peer(_)));
+    if let Some((running, _)) = running.zip(args.limit_bandwidth) {
+        bail!("--limit-bandwidth: {running} runs already, outside the namespace whose bandwidth is limited");
+    }
+    Ok(Limits {
+        cpus: args.limit_cpus,
+        memory: args.limit_memory.map(|mib| mib << 20),
+        bandwidth: args.limit_bandwidth,
     })
 }
 

@@ -130,7 +130,8 @@ fn one(page: &mut Page, study: StudyName, runs: &[&Run]) {
     let mut table = Table { caption: String::new(), head, rows: Vec::new(), names: 2 };
     for (number, run) in runs.iter().enumerate() {
         let cells = cells_of(run, study);
-        for figure in study::beside(study.name(), &cells, run.info.counts_instructions()) {
+        let instructions = run.info.counts_instructions();
+        for figure in study::beside(study.name(), &cells, instructions, &run.info.server_limits) {
             let place = table.rows.iter().position(|row| row[0] == figure.name).unwrap_or_else(|| {
                 let mut row = vec![figure.name.clone(), figure.published.clone()];
                 row.resize(2 + runs.len(), "–".to_owned());
@@ -198,7 +199,9 @@ fn gaps_of(runs: &[Run]) -> String {
                 .to_owned(),
         );
     }
-    gaps.push("No run limits processors, memory or bandwidth, as the container study did.".to_owned());
+    if runs.iter().all(|run| run.info.server_limits.is_empty()) {
+        gaps.push("No run limits processors, memory or bandwidth, as the container study did.".to_owned());
+    }
     let list: String = gaps.iter().map(|gap| format!("- {gap}\n")).collect();
     format!("## Gaps of these runs\n\n{list}\n")
 }

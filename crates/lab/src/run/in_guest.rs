@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use sealion_guest::{Job, Machine, Payload, Series};
+use sealion_guest::{Job, Machine, Payload, Series, tools};
 
 use super::paths::Paths;
 use super::{CalibrationSource, Options, Raw, identity};
-use crate::arm::{Arm, Nginx};
+use crate::arm::{Arm, Limits, Nginx};
 use crate::row::Row;
 use crate::run_info::{Guest, RunInfo};
 use crate::study::{Scale, suite_name};
@@ -42,7 +42,11 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
         "{} does not exist: build it with cargo build --release, or name it by --sealion",
         sealion.display()
     );
+    if options.limits.bandwidth.is_some() {
+        tools::ensure(&[("ip", "iproute2"), ("tc", "iproute2")])?;
+    }
     let payload = Payload {
+        programs: programs(options),
         jobs: vec![Job::program("/init", arguments(options, &sealion))],
         include: vec![sealion.clone()],
         directories: vec![INSIDE.into(), "/tmp".into()],
@@ -61,6 +65,14 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
         write(&options.out.join(path), &content)?;
     }
     mark(options, &sealion, without)
+}
+
+/// Programs that the run needs beside the servers.
+fn programs(options: &Options) -> Vec<String> {
+    let Limits { cpus, memory, bandwidth } = options.limits;
+    let of_group = (cpus.is_some() || memory.is_some()).then_some("mount");
+    let of_bandwidth = bandwidth.map(|_| ["ip", "tc"]).into_iter().flatten();
+    of_group.into_iter().chain(of_bandwidth).map(str::to_owned).collect()
 }
 
 /// The command line of the run inside the guest.
@@ -85,6 +97,15 @@ fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
     }
     if let Some(suite) = options.suite {
         arguments.extend(["--suite".into(), suite_name(suite)]);
+    }
+    let Limits { cpus, memory, bandwidth } = options.limits;
+    let limits = [
+        ("--limit-cpus", cpus.map(|cpus| cpus.to_string())),
+        ("--limit-memory", memory.map(|memory| (memory >> 20).to_string())),
+        ("--limit-bandwidth", bandwidth.map(|mbit| mbit.to_string())),
+    ];
+    for (name, value) in limits {
+        arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
     }
     let calibration = options.calibration.clone().unwrap_or(CalibrationSource::Shipped);
     arguments.extend(["--calibration".into(), calibration.as_argument()]);

@@ -70,6 +70,8 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     preflight::consent(&findings, options.yes)?;
 
     let group = options.limits.group()?;
+    // Before the servers start, and before the client's threads do.
+    options.limits.shape()?;
     let files = match &options.files {
         Some(directory) => directory.clone(),
         None => files_directory()?,
@@ -155,9 +157,9 @@ fn calibration(options: &Options, probe: &Probe, sealion: &Sealion) -> Result<(P
     pinned(&source, kernel, sealion, &options.out)
 }
 
-/// In a guest of the lab, which is its first process, no connection starts with metrics of an earlier one.
+/// In a guest, no connection starts with metrics of an earlier one.
 fn forget_metrics_in_guest() -> Result<()> {
-    if std::process::id() != 1 {
+    if !sealion_guest::is_inside() {
         return Ok(());
     }
     std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1").context("cannot set tcp_no_metrics_save")
@@ -332,12 +334,14 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
     versions.extend(setup.nginx.iter().map(|nginx| version("nginx", nginx.version.clone())));
     let names: Vec<&str> = plan.studies.iter().map(|study| study.name.name()).collect();
     let mut limits = preflight::limits(&machine, options.address.is_loopback());
-    limits.extend(options.limits.in_words());
+    let server_limits = options.limits.in_words().unwrap_or_default();
+    limits.extend((!server_limits.is_empty()).then(|| server_limits.clone()));
     RunInfo {
         study: if names.len() > 1 { "all".to_owned() } else { names.join("") },
         command: options.command.clone(),
         started: since_1970(),
         limits,
+        server_limits,
         machine,
         kernel: preflight::kernel(),
         aead_drivers: preflight::aead_drivers(probe),

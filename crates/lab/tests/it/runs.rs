@@ -180,6 +180,30 @@ fn limits_are_in_force_or_refused() {
     }
 }
 
+/// A machine without the queue, or a user who may not make a namespace, gets the reason and no measurement.
+#[test]
+fn a_limit_of_the_bandwidth_is_in_force_or_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let limit = ["--limit-bandwidth", "100"];
+    let (output, said) = run(lab(&[&["crossover", "--smoke", "--arms", "user,nginx"][..], &limit].concat(), &out));
+    if output.status.success() {
+        let summary = fs::read_to_string(out.join("summary.md")).expect("a summary");
+        assert!(summary.contains("has 100 Mbit/s (tbf)"), "{summary}");
+        for row in rows(&out) {
+            // 100 Mbit/s are a bit in 10 ns; the first bucket comes at once.
+            let most = row.elapsed / 10 / 8 + (1 << 20);
+            assert!(row.void.is_empty() && row.body_bytes <= most, "{row:?}");
+        }
+    } else {
+        assert!(said.contains("--limit-bandwidth needs root") || said.contains("the kernel needs sch_tbf"), "{said}");
+        assert!(!out.join("raw.csv").exists());
+    }
+    let (output, said) =
+        run(lab(&["crossover", "--smoke", "--arms", "https://127.0.0.1:1/", "--limit-bandwidth", "9"], &out));
+    assert!(!output.status.success() && said.contains("outside the namespace"), "{said}");
+}
+
 #[test]
 fn what_is_wrong_is_said_before_anything_runs() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -90,12 +90,24 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let mut figures: Vec<Beside> = figures.collect();
     if !figures.is_empty() {
         figures.push(Beside {
-            name: "from another computer, and under limits".into(),
+            name: "from another computer".into(),
             published: published::CONTAINER_ELSEWHERE.into(),
             here: "not measured: client and server share the machine".into(),
         });
     }
     figures
+}
+
+/// The published gains of throughput under limits beside a limited run's. A guest's clock counts the instructions of the
+/// emulated processor, so a limit of the bandwidth limits there too.
+pub(super) fn beside_under_limits(cells: &[&Measured]) -> Vec<Beside> {
+    let figures = published::CONTAINER.iter().filter_map(|(size, ..)| {
+        let chosen: Vec<&Measured> = cells.iter().filter(|measured| measured.size == *size).copied().collect();
+        let here = changes(&chosen, Metric::Throughput);
+        let name = format!("{} under limits, throughput", units::size(*size as f64));
+        (!here.is_empty()).then(|| Beside { name, published: published::CONTAINER_ELSEWHERE.into(), here })
+    });
+    figures.collect()
 }
 
 /// The fields as vegeta reports them. The rate is requests per time from the first start to the last start; throughput

@@ -66,12 +66,15 @@ pub(crate) struct Beside {
 }
 
 /// The published figures of a study beside a run's, if both have them.
-pub(crate) fn beside(study: &str, cells: &[&Measured], instructions: bool) -> Vec<Beside> {
+///
+/// `limits`: of the servers, see [`RunInfo::server_limits`](crate::run_info::RunInfo::server_limits).
+pub(crate) fn beside(study: &str, cells: &[&Measured], instructions: bool, limits: &str) -> Vec<Beside> {
     match study {
         "nginx-article" => article::beside(cells, instructions),
         "size-by-calls" => calls::beside(cells, instructions),
         "netdev" => netdev::beside(cells, instructions),
-        "container" => container::beside(cells, instructions),
+        "container" if limits.is_empty() => container::beside(cells, instructions),
+        "container" => container::beside_under_limits(cells),
         _ => Vec::new(),
     }
 }

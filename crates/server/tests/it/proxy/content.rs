@@ -272,7 +272,8 @@ fn a_client_that_leaves_ends_the_request_to_the_server() {
     for line in crate::support::access_lines(&server, 4) {
         assert!(["499", "400"].contains(&line.get("status")), "{}", line.text);
     }
-    let alerts: Vec<_> = server.lines().into_iter().filter(|line| line.text.contains("answered with the alert")).collect();
+    let alerts: Vec<_> =
+        server.lines().into_iter().filter(|line| line.text.contains("answered with the alert")).collect();
     assert!(alerts.is_empty(), "the server did not fail: {alerts:#?}");
 }
 
