@@ -1,11 +1,11 @@
 //! Limits of servers: processors and memory by a cgroup (version 2), bandwidth by a shaped loopback interface.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use rustix::thread::UnshareFlags;
 
 use super::find_program;
 
@@ -39,17 +39,28 @@ impl Limits {
         self.group_in(Path::new(ROOT))
     }
 
-    /// Limits the bandwidth between this process and the servers that it starts from now on: this thread enters a
-    /// network namespace of its own, with a token bucket (tc-tbf(8)) on the loopback interface.
+    /// Has this program begin again in a network namespace of its own, if the bandwidth is limited. A guest is one. Call it
+    /// before anything else.
     ///
     /// # Errors
-    /// A program is missing, this process is not root, or the kernel has no such queue.
-    #[allow(unsafe_code)]
+    /// This process is not root, or unshare(1) is missing.
+    pub(crate) fn enter_namespace(&self) -> Result<()> {
+        if self.bandwidth.is_none() || sealion_guest::is_inside() || std::env::var_os(ENTERED).is_some() {
+            return Ok(());
+        }
+        ensure!(rustix::process::geteuid().is_root(), "--limit-bandwidth needs root, for a network namespace");
+        let mut again = Command::new("unshare");
+        again.arg("--net").arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).env(ENTERED, "1");
+        Err(again.exec()).context("cannot run unshare: install util-linux")
+    }
+
+    /// Limits the bandwidth between this process and the servers, with a token bucket (tc-tbf(8)) on the loopback interface
+    /// of the namespace.
+    ///
+    /// # Errors
+    /// A program is missing, or the kernel has no such queue.
     pub(crate) fn shape(&self) -> Result<()> {
         let Some(bandwidth) = self.bandwidth else { return Ok(()) };
-        // SAFETY: without `FILES`, no descriptor of another thread is closed.
-        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
-            .context("cannot make a network namespace: --limit-bandwidth needs root")?;
         // Packets as on a wire: the default of the loopback interface is 64 KiB.
         run("ip", "iproute2", &["link", "set", "lo", "mtu", "1500", "up"])?;
         let rate = format!("{bandwidth}mbit");
@@ -141,6 +152,9 @@ impl Drop for Group {
 }
 
 const ROOT: &str = "/sys/fs/cgroup";
+
+/// Set in the environment of a program that is in its namespace.
+const ENTERED: &str = "SEALION_LAB_NAMESPACE";
 
 /// The longest that a packet waits in the bucket's queue. Packets beyond are lost, as in a router.
 const QUEUE: &str = "50ms";

@@ -136,6 +136,9 @@ enum Peer {
 
 pub(crate) fn main(args: &RunArgs) -> Result<ExitCode> {
     let options = options(args)?;
+    if args.guest.is_none() {
+        options.limits.enter_namespace()?;
+    }
     ensure!(!args.bundle || find_program("tar").is_some(), "--bundle needs the program tar: install it");
     if let Some(series) = args.guest {
         run::run_in_guest(&options, series, &args.without)?;

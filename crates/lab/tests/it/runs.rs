@@ -196,7 +196,7 @@ fn a_limit_of_the_bandwidth_is_in_force_or_refused() {
             assert!(row.void.is_empty() && row.body_bytes <= most, "{row:?}");
         }
     } else {
-        assert!(said.contains("--limit-bandwidth needs root") || said.contains("the kernel needs sch_tbf"), "{said}");
+        assert!(said.contains("--limit-bandwidth needs root,") || said.contains("the kernel needs sch_tbf"), "{said}");
         assert!(!out.join("raw.csv").exists());
     }
     let (output, said) =
