@@ -29,6 +29,13 @@ pub struct Unconverted {
     pub(crate) site: Option<String>,
 }
 
+impl Unconverted {
+    /// The name of the site in summaries.
+    fn site(&self) -> &str {
+        self.site.as_deref().unwrap_or("all sites")
+    }
+}
+
 impl fmt::Display for Unconverted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = match self.loss {
@@ -70,6 +77,8 @@ pub struct Summary {
     pub verdict: Verdict,
     /// Directives to write by hand.
     pub losses: usize,
+    /// Guards that are lost.
+    pub unguarded: usize,
     /// Their places.
     places: Vec<String>,
 }
@@ -77,6 +86,11 @@ pub struct Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.verdict, self.site)?;
+        match self.unguarded {
+            0 => {}
+            1 => write!(f, ", 1 guard is lost")?,
+            count => write!(f, ", {count} guards are lost")?,
+        }
         if !self.places.is_empty() {
             write!(f, ": write by hand what stands at {}", self.places.join(", "))?;
         }
@@ -87,18 +101,17 @@ impl fmt::Display for Summary {
 /// The summary of sites, the worst first. `sites`: the names of those that were written, and whether the root of each answers.
 pub(crate) fn summaries(unconverted: &[Unconverted], sites: &[(String, bool)]) -> Vec<Summary> {
     let mut names: Vec<(&str, bool)> = sites.iter().map(|(name, answers)| (name.as_str(), *answers)).collect();
-    for one in unconverted.iter().filter(|one| one.loss == Loss::Closed) {
-        // A server that became no site.
-        if let Some(site) = &one.site
-            && !names.iter().any(|(name, _)| name == site)
-        {
-            names.push((site, false));
+    for one in unconverted {
+        // A server that became no site, and guards of no server.
+        let is_named = names.iter().any(|(name, _)| *name == one.site());
+        if !is_named && (one.loss == Loss::Unguarded || one.loss == Loss::Closed && one.site.is_some()) {
+            names.push((one.site(), one.site.is_none()));
         }
     }
     let mut summaries: Vec<Summary> = names
         .into_iter()
         .map(|(site, answers)| {
-            let own = unconverted.iter().filter(|one| one.site.as_deref() == Some(site) && one.loss > Loss::Cosmetic);
+            let own = unconverted.iter().filter(|one| one.site() == site && one.loss > Loss::Cosmetic);
             let mut places: Vec<String> = own.clone().map(|one| one.place.to_string()).collect();
             places.dedup();
             let verdict = match (answers, places.is_empty()) {
@@ -106,9 +119,10 @@ pub(crate) fn summaries(unconverted: &[Unconverted], sites: &[(String, bool)]) -
                 (true, false) => Verdict::InPart,
                 (true, true) => Verdict::Works,
             };
-            Summary { site: site.to_owned(), verdict, losses: own.count(), places }
+            let unguarded = own.clone().filter(|one| one.loss == Loss::Unguarded).count();
+            Summary { site: site.to_owned(), verdict, losses: own.count(), unguarded, places }
         })
         .collect();
-    summaries.sort_by_key(|summary| summary.verdict);
+    summaries.sort_by_key(|summary| (summary.verdict, std::cmp::Reverse(summary.unguarded)));
     summaries
 }

@@ -91,11 +91,6 @@ impl Table {
             .collect()
     }
 
-    /// Leaves out the `[[name]]` that are not wanted.
-    pub(super) fn retain(&mut self, name: &str, is_wanted: impl Fn(&Table) -> bool) {
-        self.tables.retain(|(own, many, table)| own != name || *many != Many::List || is_wanted(table));
-    }
-
     /// All `[[name]]`, to change them.
     pub(super) fn list_mut<'a>(&'a mut self, name: &'a str) -> impl Iterator<Item = &'a mut Table> {
         self.tables

@@ -20,12 +20,15 @@ const SECRET: &str = "top secret";
 const KEYS: &str = "[[site]]\nroot = 'ROOT'\nprecompressed = ['br', 'gzip']\nindex = ['index.html', 'key.txt', 'closed.htm']\n\
     fallback = '/private.html'\nerror_pages = { 404 = '/public.txt' }\nlisting = true\ncompress = true\n";
 
-/// Routes by path close the directory `secret` and the file `private.html` to everyone, routes by expression every directory `hidden`, keys, and the page
+/// Routes by path close the directories `secret` and `shut` and the file `private.html` to everyone, routes by expression every directory `hidden`, keys, and the page
 /// `closed.htm`.
 const ROUTES: &str = r#"
 [[site.route]]
 path = "/secret/"
 access = { deny = ["0.0.0.0/0", "::/0"] }
+[[site.route]]
+path = "/shut/*"
+deny = true
 [[site.route]]
 path = "= /private.html"
 access = { deny = ["0.0.0.0/0", "::/0"] }
@@ -89,6 +92,8 @@ impl Guarded {
             ("secret/key.txt", SECRET),
             ("secret/key.txt.gz", SECRET),
             ("secret/a b/\u{e9}.txt", SECRET),
+            ("shut/index.html", SECRET),
+            ("shut/key.txt", SECRET),
             ("private.html", SECRET),
             ("private.html.br", SECRET),
             ("app/hidden/index.html", SECRET),
@@ -141,12 +146,14 @@ fn content(body: &Body) -> Vec<u8> {
 }
 
 /// Paths that are refused.
-const REFUSED: [&str; 14] = [
+const REFUSED: [&str; 16] = [
     "/secret/key.txt",
     "/secret/",
     "/secret/a%20b/%C3%A9.txt",
     "/private.html",
     "/secret/none",
+    "/shut/",
+    "/shut/key.txt",
     "/app/hidden/x.txt",
     "/app/hidden/",
     "/app/a%20b.key",
@@ -229,6 +236,7 @@ mod tests {
         let parts = [
             "/secret",
             "/key.txt",
+            "/shut",
             "/private.html",
             "/app",
             "/hidden",

@@ -250,10 +250,11 @@ fn try_files(
     let tries_files = tried.iter().any(|tried| tried == "$uri");
     if tries_files && !tries_directory {
         let others = paths.iter().filter(|path| path.as_str() != Some("{path}")).cloned().collect();
-        directories(table, others, &end);
+        directories(table, place, others, &end);
     }
     if tries_directory {
-        index_of_directory(context, table, place);
+        // `$uri/` finds it.
+        last_index(context, table, place, Condition::exists("directory", "{path}"));
     }
     paths.push(end.into());
     table.set("try", paths);
@@ -337,15 +338,14 @@ fn last_resort(table: &mut Table, last: &str) {
 }
 
 /// Adds a route for directories without an index, where the last index is a path.
-pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
+pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<'_, '_>, condition: Condition) {
     let names = place.level.all("index");
     let Some(last) = names.last().and_then(|index| index.arguments.last()).filter(|last| last.starts_with('/')) else {
         return;
     };
     match target(context, place.variables, last) {
         Ok(last) => {
-            let mut inner = Table::default();
-            inner.set("path", "~ /$");
+            let mut inner = of_directories(place.path, condition);
             inner.set("try", [Value::from("{path}"), last.into()].to_vec());
             table.push("route", inner);
         }
@@ -357,9 +357,11 @@ pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<
 }
 
 /// Adds a route for paths that end with a slash: `$uri` without `$uri/` finds no file there, so that the other paths are tried.
-fn directories(table: &mut Table, mut others: Vec<Value>, end: &str) {
-    let mut inner = Table::default();
-    inner.set("path", "~ /$");
+fn directories(table: &mut Table, place: Place<'_, '_>, mut others: Vec<Value>, end: &str) {
+    let mut inner = of_directories(place.path, Condition::Always);
+    // A last group has the slash too.
+    let group = place.path.last_group();
+    others.retain(|other| !other.as_str().is_some_and(|other| group.iter().any(|group| other.ends_with(group))));
     match others.is_empty() {
         true => last_resort(&mut inner, end),
         false => {
@@ -370,14 +372,20 @@ fn directories(table: &mut Table, mut others: Vec<Value>, end: &str) {
     table.push("route", inner);
 }
 
-/// Adds a route for directories without an index that `$uri/` finds, where the last index is a path.
-fn index_of_directory(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
-    let mut own = Table::default();
-    last_index(context, &mut own, place);
-    for mut inner in own.into_list("route") {
-        inner.set("match", Condition::exists("directory", "{path}").into_table());
-        table.push("route", inner);
+/// A route within `around` for paths that end with a slash. Within an expression, whose groups it may name, it has a condition in place of a path.
+fn of_directories(around: &Path, condition: Condition) -> Table {
+    let mut inner = Table::default();
+    let condition = match around.is_expression() {
+        true => Condition::wanted("{path}", "~ /$").and(condition),
+        false => {
+            inner.set("path", "~ /$");
+            condition
+        }
+    };
+    if condition != Condition::Always {
+        inner.set("match", condition.into_table());
     }
+    inner
 }
 
 /// `alias`

@@ -55,7 +55,7 @@ pub(super) struct Context {
     pub(super) site: Option<String>,
     /// The paths of the current server's locations.
     pub(super) paths: Vec<(Path, Answers)>,
-    /// The paths of the current server's locations, and the roots of those that set one and send files.
+    /// The paths of the current server's locations, and the roots of those that set one, or are a file with fields of its own.
     pub(super) roots: Vec<(Path, Option<String>)>,
     /// The paths of the current server's locations, and their guards.
     pub(super) guards: Vec<(Path, Guards)>,

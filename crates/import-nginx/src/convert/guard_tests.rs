@@ -93,7 +93,7 @@ fn a_rewrite_of_a_server_leads_past_its_return() {
         &site["route"][1],
         "path = '~ /'\nredirect = { to = 'https://b.example{uri}', status = 301 }\nonce = true\nbasic_auth = false",
     );
-    assert_eq!(site["route"][2]["route"][0]["path"].as_str(), Some("/private/"));
+    assert_eq!(site["route"][2]["route"][0]["path"].as_str(), Some("/private/*"));
 }
 
 #[test]

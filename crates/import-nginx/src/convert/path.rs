@@ -40,6 +40,9 @@ impl Path {
         if !is_plain || text.split('/').any(|segment| matches!(segment, "." | "..")) {
             return Err(format!("no request has the path {text}"));
         }
+        if modifier != "=" && ends_in_star(text) {
+            return Err(format!("the star of {text} stands for itself in nginx: end the path with its slash"));
+        }
         Ok(match modifier {
             "=" => Path::Exact(text.to_owned()),
             _ => Path::Prefix { text: text.to_owned(), is_final: modifier == "^~" },
@@ -52,7 +55,8 @@ impl Path {
             return Ok(Path::LookAround(format!("{}{text}", if ignores_case { "(?i)" } else { "" })));
         }
         let text = expression(text).ok_or_else(|| {
-            format!("the expression {text} is not supported: write it without possessive quantifiers, set operations and flags but i, m and s")
+            let (part, remedy) = pcre::fault(text).unwrap_or((text, "write another expression"));
+            format!("the expression {text} is not supported, as {part} has no counterpart: {remedy}")
         })?;
         // Bytes outside ASCII have no case in nginx.
         if ignores_case && (!text.is_ascii() || text.contains("\\x")) {
@@ -72,13 +76,30 @@ impl Path {
     pub(super) fn key(&self) -> Option<String> {
         match self {
             Path::Exact(text) => Some(format!("= {text}")),
-            Path::Prefix { text, is_final: true } => Some(format!("^~ {text}")),
-            Path::Prefix { text, is_final: false } => Some(text.clone()),
+            Path::Prefix { text, is_final } => {
+                let sign = if *is_final { "^~ " } else { "" };
+                // `location /api/` has not the path `/api`.
+                let star = if text.len() > 1 && text.ends_with('/') { "*" } else { "" };
+                Some(format!("{sign}{text}{star}"))
+            }
             Path::Expression { text, ignores_case } => {
                 Some(format!("~{} {text}", if *ignores_case { "*" } else { "" }))
             }
             Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Named(_) | Path::Inherited => None,
+        }
+    }
+
+    /// An expression for its paths as `{path.decoded}` has them. `None`: its paths are exact, or none.
+    pub(super) fn pattern(&self) -> Option<String> {
+        match self.clone().with_newline() {
+            Path::Prefix { text, .. } => Some(format!("~ ^{}", values::literally(&text))),
+            // In bytes, as routes match.
+            Path::Expression { text, ignores_case } => {
+                Some(format!("~{} (?s-u){text}", if ignores_case { "*" } else { "" }))
+            }
+            Path::LookAround(text) => Some(format!("~~ {text}")),
+            Path::Exact(_) | Path::Named(_) | Path::Inherited => None,
         }
     }
 
@@ -124,6 +145,16 @@ impl Path {
         }
     }
 
+    /// The placeholders of a group that ends where the path ends: its number, and its name.
+    pub(super) fn last_group(&self) -> Vec<String> {
+        let Path::Expression { text, .. } = self else { return Vec::new() };
+        if !text.trim_end_matches('$').ends_with(')') {
+            return Vec::new();
+        }
+        let (mut numbered, named) = groups(text);
+        numbered.pop().into_iter().chain(named.last().map(|name| format!("{{{name}}}"))).collect()
+    }
+
     /// The placeholders for the groups of an expression, and the names of those that have one.
     pub(super) fn groups(&self) -> (Vec<String>, Vec<String>) {
         match self {
@@ -131,6 +162,11 @@ impl Path {
             _ => (Vec::new(), Vec::new()),
         }
     }
+}
+
+/// Whether the star at the end of a prefix would stand for all paths beneath it.
+pub(super) fn ends_in_star(text: &str) -> bool {
+    text.starts_with('/') && text.ends_with("/*")
 }
 
 /// The name of a named location, in the letters that a route's may have.

@@ -40,28 +40,111 @@ const POSIX: [&str; 14] = [
 
 /// The items of an expression. `None`: an item is unknown, or the regex crate reads it otherwise.
 pub(super) fn items(pcre: &str) -> Option<Vec<Item>> {
+    read(pcre).ok()
+}
+
+/// The items of an expression. An error is the rest of the expression from the first unknown item.
+fn read(pcre: &str) -> Result<Vec<Item>, &str> {
     let mut items: Vec<Item> = Vec::new();
     let mut rest = pcre;
     while let Some(c) = rest.chars().next() {
-        let (kind, text, len) = match c {
-            '\\' => escape(rest, false)?,
-            '[' => bracket_class(rest)?,
-            '(' => open(rest)?,
-            '*' | '+' | '?' | '{' => quantifier(rest)?,
-            '$' => (Kind::End, c.to_string(), 1),
-            ')' => (Kind::Close, c.to_string(), 1),
-            '|' => (Kind::Or, c.to_string(), 1),
-            _ => (if c.is_ascii() { Kind::Atom } else { Kind::Wide }, c.to_string(), c.len_utf8()),
+        let read = match c {
+            '\\' => escape(rest, false),
+            '[' => bracket_class(rest),
+            '(' => open(rest),
+            '*' | '+' | '?' | '{' => quantifier(rest),
+            '$' => Some((Kind::End, c.to_string(), 1)),
+            ')' => Some((Kind::Close, c.to_string(), 1)),
+            '|' => Some((Kind::Or, c.to_string(), 1)),
+            _ => Some((if c.is_ascii() { Kind::Atom } else { Kind::Wide }, c.to_string(), c.len_utf8())),
         };
         // `a++` is possessive, and a quantifier of PCRE applies to the last byte of a character.
-        let before = items.last().map(|item| item.kind);
-        if kind == Kind::Quantifier && !matches!(before, Some(Kind::Atom | Kind::End | Kind::Close)) {
-            return None;
-        }
+        let may_repeat = matches!(items.last(), Some(Item { kind: Kind::Atom | Kind::End | Kind::Close, .. }));
+        let read = read.filter(|(kind, ..)| *kind != Kind::Quantifier || may_repeat);
+        let Some((kind, text, len)) = read else { return Err(rest) };
         items.push(Item { kind, text });
         rest = &rest[len..];
     }
-    Some(items)
+    Ok(items)
+}
+
+/// The first part of an expression that has no counterpart, and the remedy.
+pub(super) fn fault(pcre: &str) -> Option<(&str, &'static str)> {
+    let rest = match read(pcre) {
+        Ok(items) => {
+            return continues_after_end(&items).then_some(("$", "write $ at the end of each alternative alone"));
+        }
+        Err(rest) => rest,
+    };
+    let first = tokens(rest).next().unwrap_or_default();
+    let group = &rest[..group(rest)];
+    let at = pcre.len() - rest.len();
+    let repeated = tokens(pcre).scan(0, |end, token| {
+        *end += token.len();
+        Some((*end, token))
+    });
+    let repeated = repeated.filter(|(end, _)| *end == at).last().map_or(0, |(_, token)| token.len());
+    Some(match rest.as_bytes() {
+        [b'\\', b'0'..=b'9', b'0'..=b'9', ..] => (&rest[..3], "write \\x and two hexadecimal digits"),
+        [b'\\', b'1'..=b'9' | b'g' | b'k', ..] => (first, "write the text of the group again"),
+        [b'\\', ..] => (first, "write a class in brackets, for instance [0-9a-f]"),
+        [b'[', ..] => {
+            let end = rest.find(']').map_or(rest.len(), |end| end + 1);
+            (&rest[..end], "escape &, -, ~ and [ with a backslash, and write characters outside ASCII as alternatives")
+        }
+        [b'(', b'?', b'>', ..] => (group, "write (?:…) in place of (?>…)"),
+        [b'(', b'?', b'=' | b'!' | b'<', ..] => (group, "write a route for the paths that it excludes or asks for"),
+        [b'(', b'?', b'i' | b'm' | b's' | b'x' | b'J' | b'U' | b'X' | b'-', ..] => {
+            (group, "leave out all flags but i, m and s, and the blanks of x")
+        }
+        [b'(', ..] => (group, "write the expression that it stands for"),
+        [b'{', ..] => (first, "write \\{ for the character, or a repetition such as {1,3}"),
+        _ => (
+            &pcre[at - repeated..at + first.len()],
+            "write (?:…) around what one quantifier repeats, without a second one",
+        ),
+    })
+}
+
+/// The expression with greedy quantifiers and plain groups in place of possessive and atomic ones, which makes it match more.
+pub(super) fn greedy(regex: &str) -> String {
+    let (mut out, mut may_be_possessive, mut is_in_braces) = (String::new(), false, false);
+    let mut all = tokens(regex).peekable();
+    while let Some(token) = all.next() {
+        if token == "(" && all.next_if_eq(&"?").is_some() {
+            out.push_str(if all.next_if_eq(&">").is_some() { "(?:" } else { "(?" });
+            continue;
+        }
+        if token == "+" && may_be_possessive {
+            may_be_possessive = false;
+            continue;
+        }
+        may_be_possessive = match token {
+            "*" | "+" => true,
+            "?" => !may_be_possessive,
+            "}" => is_in_braces,
+            _ => false,
+        };
+        is_in_braces = token == "{" || is_in_braces && matches!(token.as_bytes(), [b',' | b'0'..=b'9']);
+        out.push_str(token);
+    }
+    out
+}
+
+/// An expression that matches all that another one does, without look-around, possessive quantifiers and references to groups.
+pub(super) fn wider(regex: &str) -> String {
+    let text = without_look_around(&greedy(regex));
+    let mut at = 0;
+    let all = tokens(&text).map(|token| {
+        at += token.len();
+        // `\144` is a character.
+        let is_alone = !text[at..].starts_with(|c: char| c.is_ascii_digit());
+        match token.as_bytes() {
+            [b'\\', b'1'..=b'9'] if is_alone => "(?s:.*)",
+            _ => token,
+        }
+    });
+    all.collect()
 }
 
 /// Whether an item follows a `$`: in PCRE it may match the newline that `$` found, in the regex crate it does not.
@@ -106,6 +189,9 @@ fn escape(rest: &str, is_in_class: bool) -> Option<Read> {
     let is_braced = ASSERTIONS.contains(c) && rest[2..].starts_with('{');
     if is_same && !is_braced || c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
         return Some((Kind::Atom, rest[..2].to_owned(), 2));
+    }
+    if c == ' ' {
+        return Some((Kind::Atom, " ".to_owned(), 2));
     }
     let digits = rest.strip_prefix(r"\x")?;
     let (digits, len) = match digits.strip_prefix('{') {
@@ -197,65 +283,63 @@ fn quantifier(rest: &str) -> Option<Read> {
     Some((Kind::Quantifier, rest[..len].to_owned(), len))
 }
 
-/// The expression without look-around, which makes it match more.
-pub(super) fn without_look_around(regex: &str) -> String {
-    let mut out = String::new();
+/// The escapes, bracket classes and characters of an expression.
+fn tokens(regex: &str) -> impl Iterator<Item = &str> {
     let mut rest = regex;
-    while let Some(c) = rest.chars().next() {
-        let look_around = ["(?!", "(?=", "(?<!", "(?<="].iter().any(|start| rest.starts_with(start));
+    std::iter::from_fn(move || {
+        let c = rest.chars().next()?;
         let len = match c {
-            '(' if look_around => {
-                rest = &rest[group(rest)..];
-                continue;
-            }
             '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
             '[' => bracket_class(rest).map_or(1, |(_, _, len)| len),
             _ => c.len_utf8(),
         };
-        out.push_str(&rest[..len]);
+        let (token, behind) = rest.split_at(len);
+        rest = behind;
+        Some(token)
+    })
+}
+
+/// The beginnings of groups that look around.
+const LOOK_AROUND: [&str; 4] = ["(?!", "(?=", "(?<!", "(?<="];
+
+/// The expression without look-around, which makes it match more.
+pub(super) fn without_look_around(regex: &str) -> String {
+    let (mut out, mut rest) = (String::new(), regex);
+    while let Some(token) = tokens(rest).next() {
+        let is_look_around = LOOK_AROUND.iter().any(|start| rest.starts_with(start));
+        let len = if is_look_around { group(rest) } else { token.len() };
+        out.push_str(if is_look_around { "" } else { token });
         rest = &rest[len..];
     }
     out
+}
+
+/// The expression with plain groups in place of look-around. `None`: it has no look-around, no possessive quantifier and no atomic group.
+pub(super) fn with_plain_groups(regex: &str) -> Option<String> {
+    let plain = LOOK_AROUND.iter().fold(greedy(regex), |text, start| text.replace(start, "(?:"));
+    (plain != regex).then_some(plain)
 }
 
 /// The expression with the `$` of PCRE, which matches before a newline at the end too.
 pub(super) fn with_newlines(regex: &str) -> String {
-    let mut out = String::new();
-    let mut rest = regex;
-    while let Some(c) = rest.chars().next() {
-        let len = match c {
-            '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
-            '[' => bracket_class(rest).map_or(1, |(_, _, len)| len),
-            _ => c.len_utf8(),
-        };
-        out.push_str(if c == '$' { r"(?:\n?$)" } else { &rest[..len] });
-        rest = &rest[len..];
-    }
-    out
+    tokens(regex).map(|token| if token == "$" { r"(?:\n?$)" } else { token }).collect()
 }
 
 /// Length in bytes of the group at the start of `text`.
 fn group(text: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while let Some(c) = text[at..].chars().next() {
-        let len = match c {
-            '\\' => text[at..].chars().take(2).map(char::len_utf8).sum(),
-            '[' => bracket_class(&text[at..]).map_or(1, |(_, _, len)| len),
-            _ => c.len_utf8(),
+    let (mut depth, mut len) = (0, 0);
+    for token in tokens(text) {
+        len += token.len();
+        depth += match token {
+            "(" => 1,
+            ")" => -1,
+            _ => 0,
         };
-        at += len;
-        match c {
-            '(' => depth += 1,
-            ')' => {
-                depth -= 1;
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => {}
+        if depth <= 0 {
+            return len;
         }
     }
-    text.len()
+    len
 }
 
 #[cfg(test)]
@@ -265,6 +349,42 @@ mod tests {
     #[test]
     fn an_end_may_have_a_newline_before_it() {
         assert_eq!(with_newlines(r"(?<!\$)[$]\.php$"), r"(?<!\$)[$]\.php(?:\n?$)");
+    }
+
+    #[test]
+    fn the_part_without_counterpart_is_named() {
+        for (regex, part) in [
+            ("^/a++b", "++"),
+            ("^/(a)\\1", r"\1"),
+            (r"^/\Kb", r"\K"),
+            (r"^/\144ocs", r"\14"),
+            ("^/[a&&b]c", "[a&&b]"),
+            ("^/(?x)b", "(?x)"),
+            ("^/(?>a|b(c))d", "(?>a|b(c))"),
+            ("^/(?R)x", "(?R)"),
+            ("a$b", "$"),
+            ("é+", "é+"),
+            ("a{,3}", "{"),
+        ] {
+            assert_eq!(fault(regex).map(|(part, _)| part), Some(part), "{regex}");
+        }
+        assert_eq!(fault("^/(?:a|b)+?$"), None);
+    }
+
+    #[test]
+    fn possessive_and_atomic_become_greedy() {
+        for (regex, expected) in [
+            ("a++b*+c?+d{2}+", "a+b*c?d{2}"),
+            ("(?>a|b)+(?:c)", "(?:a|b)+(?:c)"),
+            (r"a+?\++[+]+", r"a+?\++[+]+"),
+            ("{a}+", "{a}+"),
+            ("(?<n>a)+", "(?<n>a)+"),
+            ("(?!a)", "(?!a)"),
+        ] {
+            assert_eq!(greedy(regex), expected, "{regex}");
+        }
+        assert_eq!(wider(r"(a)(?!x)\1\\1"), r"(a)(?s:.*)\\1");
+        assert_eq!(wider(r"(a)\144"), r"(a)\144");
     }
 
     #[test]

@@ -214,25 +214,22 @@ fn of_form(
     };
     let mut route = Table::default();
     route.comment(&directive.place);
-    let (own, path) =
-        match Path::of_expression(expression, false).or_else(|why| Path::of_rewrite(expression).ok_or(why)) {
-            Ok(path) => (expression.as_str(), path),
-            Err(why) => {
-                context.report_closed(directive, format!("{why}: its paths answer 501"));
-                let wider = values::regex_of_pcre(&pcre::without_look_around(expression), false);
-                route.set("path", wider.map_or("~ ^/".to_owned(), |own| format!("~ {own}")));
-                route.set("respond", 501);
-                return table.push("route", route);
-            }
-        };
-    let matches_all = matches!(own, "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
-    let finds_all = matches!(own, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^/(.*)" | "^/(.*)$");
-    let is_everything = matches_all || finds_all && !to.contains("$1");
+    let path = match Path::of_expression(expression, false).or_else(|why| Path::of_rewrite(expression).ok_or(why)) {
+        Ok(path) => path,
+        Err(why) => {
+            context.report_closed(directive, format!("{why}: its paths answer 501"));
+            let wider = values::regex_of_pcre(&pcre::wider(expression), false);
+            route.set("path", wider.map_or("~ ^/".to_owned(), |own| format!("~ {own}")));
+            route.set("respond", 501);
+            return table.push("route", route);
+        }
+    };
+    let is_everything = is_everything(expression, to);
     let mut inner = variables.clone();
     let (groups, names) = path.groups();
     inner.groups = groups;
     inner.named.extend(names);
-    if WHOLE_PATH.contains(&own) {
+    if WHOLE_PATH.contains(&expression.as_str()) {
         // The whole path, which may stand behind a host.
         inner.groups = vec!["{path}".to_owned()];
     }
@@ -245,40 +242,7 @@ fn of_form(
     if let Some(condition) = rewrite.condition.clone() {
         route.set("match", condition.into_table());
     }
-    let written = if matches!(flag, "redirect" | "permanent") || to.starts_with("http") || to.starts_with("$scheme") {
-        let status = if flag == "permanent" { 301 } else { 302 };
-        let with_query = match inner.changed_query() {
-            _ if to.ends_with('?') || to.contains("$request_uri") => to.trim_end_matches('?').to_owned(),
-            Some("") => to.clone(),
-            Some(_) => format!("{to}?$args"),
-            None => format!("{to}$is_args$args"),
-        };
-        action::redirect(context, &mut route, &inner, &with_query, status).map_err(|why| format!("{why:?}"))
-    } else {
-        target(context, &inner, to).and_then(|to| match (flag, rewrite.has_pass) {
-            ("break", true) => {
-                let prefix = match behind {
-                    Some(prefix) => Ok(prefix.clone()),
-                    None => behind_another(context, block, variables),
-                }?;
-                *behind = Some(prefix.clone());
-                route.set("rewrite", format!("{prefix}{to}"));
-                Ok(())
-            }
-            ("break", false) => match block.level.own().iter().copied().find(|inner| inner.name == "try_files") {
-                Some(tries) => action::try_rewritten(context, &mut route, place(block, &inner), (tries, &to)),
-                None => {
-                    route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
-                    Ok(())
-                }
-            },
-            _ => {
-                route.set("rewrite", to);
-                Ok(())
-            }
-        })
-    };
-    if let Err(why) = written {
+    if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, rewrite.has_pass, behind)) {
         context.report_closed(directive, format!("its paths answer 501: {why}"));
         route.set("respond", 501);
     }
@@ -286,6 +250,50 @@ fn of_form(
         true => table.append(route),
         false => table.push("route", route),
     }
+}
+
+/// Whether a rewrite has every path, and uses none of its groups.
+fn is_everything(expression: &str, to: &str) -> bool {
+    let matches_all = matches!(expression, "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
+    let finds_all = matches!(expression, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^/(.*)" | "^/(.*)$");
+    matches_all || finds_all && !to.contains("$1")
+}
+
+/// Writes where a rewrite leads. `inner`: the variables with the groups of its expression. `behind`: the prefix of the paths of the block's server, once made.
+fn lead(
+    context: &mut Context,
+    route: &mut Table,
+    block: &Block<'_, '_>,
+    (variables, inner): (&Variables, &Variables),
+    (to, flag, has_pass, behind): (&str, &str, bool, &mut Option<String>),
+) -> Result<(), String> {
+    if matches!(flag, "redirect" | "permanent") || to.starts_with("http") || to.starts_with("$scheme") {
+        let status = if flag == "permanent" { 301 } else { 302 };
+        let with_query = match inner.changed_query() {
+            _ if to.ends_with('?') || to.contains("$request_uri") => to.trim_end_matches('?').to_owned(),
+            Some("") => to.to_owned(),
+            Some(_) => format!("{to}?$args"),
+            None => format!("{to}$is_args$args"),
+        };
+        return action::redirect(context, route, inner, &with_query, status).map_err(|why| format!("{why:?}"));
+    }
+    let to = target(context, inner, to)?;
+    match (flag, has_pass) {
+        ("break", true) => {
+            let prefix = match behind {
+                Some(prefix) => prefix.clone(),
+                None => behind_another(context, block, variables)?,
+            };
+            route.set("rewrite", format!("{prefix}{to}"));
+            *behind = Some(prefix);
+        }
+        ("break", false) => match block.level.own().iter().copied().find(|inner| inner.name == "try_files") {
+            Some(tries) => action::try_rewritten(context, route, place(block, inner), (tries, &to))?,
+            None => route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())])),
+        },
+        _ => route.set("rewrite", to),
+    }
+    Ok(())
 }
 
 /// The prefix behind which the server of a block gets rewritten paths.

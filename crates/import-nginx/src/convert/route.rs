@@ -151,32 +151,30 @@ pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> 
     Ok(sized)
 }
 
-/// Has the parts of a prefix location leave the paths of expressions to these: an expression within a prefix would go before them.
-fn leave_to_expressions(table: &mut Table, block: &Block<'_, '_>) {
-    let Path::Prefix { is_final: false, .. } = block.path else { return };
-    let all: Vec<String> = block
-        .server
-        .locations
-        .iter()
-        .filter_map(|location| match Path::of(location) {
-            Ok(path) if path.is_expression() => path.key(),
-            _ => None,
-        })
-        .collect();
-    // The placeholder of the path is encoded.
-    if all.iter().any(|other| !other.is_ascii() || other.contains("\\x")) {
-        table.retain("route", |route| route.get("path").and_then(Value::as_str) != Some("~ /$"));
-    }
+/// Has the routes that a location becomes beside its own leave the paths of other locations to these. An expression within a prefix would go before them.
+fn leave_to_locations(table: &mut Table, block: &Block<'_, '_>) {
+    let of = |location: &&Directive| Path::of(location).ok();
+    let outer = block.server.locations.iter().copied().chain(block.level.outer_locations());
+    let is_passed_over = matches!(block.path, Path::Prefix { is_final: false, .. });
+    let expressions = outer.filter(|_| is_passed_over).filter_map(|location| of(&location)).filter(Path::is_expression);
+    let is_location = block.directive.name == "location";
+    let within = block.directive.children().iter().filter(|inner| is_location && inner.name == "location");
+    let within: Vec<Path> = within.filter_map(|location| of(&location)).collect();
+    let is_inherited_first = block.path.is_expression()
+        || within.iter().any(|path| path.prefix().is_some() && path.prefix() == block.path.prefix());
+    let mut all: Vec<String> = expressions.chain(within).filter_map(|path| path.pattern()).collect();
+    all.sort();
+    all.dedup();
     for route in table.list_mut("route") {
-        let path = route.get("path").and_then(Value::as_str);
-        if !path.is_some_and(|path| path.starts_with('~')) {
+        let goes_before = match route.get("path").and_then(Value::as_str) {
+            Some(path) => path.starts_with('~'),
+            None => is_inherited_first,
+        };
+        if !goes_before || all.is_empty() {
             continue;
         }
         let others: Vec<Value> = all.iter().map(|other| other.as_str().into()).collect();
-        if others.is_empty() {
-            continue;
-        }
-        let except = Condition::wanted("{path}", others).not();
+        let except = Condition::of_value("{path.decoded}", others).not();
         let condition = match route.get("match").and_then(Value::as_table) {
             Some(own) => Condition::Is(own.clone()).and(except),
             None => except,
@@ -185,27 +183,30 @@ fn leave_to_expressions(table: &mut Table, block: &Block<'_, '_>) {
     }
 }
 
-/// nginx redirects the path of a forwarded directory to itself with a slash, where no location has it.
+/// nginx redirects the path of a folder that a location forwards to the same with a slash, before it asks a guard.
 fn redirect_to_slash(table: &mut Table, block: &Block<'_, '_>) {
-    let Path::Prefix { text, .. } = &block.path else { return };
-    let Some(without) = text.strip_suffix('/').filter(|without| !without.is_empty() && block.passes()) else { return };
-    let is_it = |location: &&Directive| matches!(Path::of(location), Ok(Path::Exact(own) | Path::Prefix { text: own, .. }) if own == without);
-    let is_plain = without.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
-    if !is_plain || block.server.locations.iter().any(is_it) {
-        return;
-    }
+    let Path::Prefix { text, is_final } = &block.path else { return };
+    let Some(folder) = text.strip_suffix('/').filter(|folder| !folder.is_empty() && block.passes()) else { return };
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
+    let to = if is_plain { text } else { "{path}/" };
+    table.set("path", format!("{}{text}", if *is_final { "^~ " } else { "" }));
     let mut inner = Table::default();
-    // The directory that the route is, without its slash.
-    inner.set("path", format!("~ ^{}$", values::literally(without)));
-    inner.set("redirect", inline_table([("to", text.as_str().into()), ("status", 301.into())]));
+    inner.set("path", format!("= {folder}"));
+    guards::take_away(&mut inner, &block.level.within(block.directive));
+    if table.get("deny").is_some() {
+        inner.set("deny", false);
+    }
+    inner.set("redirect", inline_table([("to", to.into()), ("status", 301.into())]));
     table.push("route", inner);
 }
 
 /// An expression for the paths of a location whose own has no counterpart, and for more. `None`: no expression covers them.
 fn covering(location: &Directive) -> Option<String> {
     let text = location.arguments.last().map_or("", String::as_str);
-    let wider =
-        values::regex_of_pcre(&pcre::without_look_around(text), false).filter(|_| location.first().starts_with('~'))?;
+    if path::ends_in_star(text) {
+        return Some(format!("~ ^{}", values::literally(text)));
+    }
+    let wider = values::regex_of_pcre(&pcre::wider(text), false).filter(|_| location.first().starts_with('~'))?;
     Some(format!("~{} {wider}", if location.first().starts_with("~*") { "*" } else { "" }))
 }
 
@@ -242,11 +243,11 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
         sends_files = !act(context, table, block, &variables);
         acts |= !sends_files;
         limit_except(context, table, block);
-        redirect_to_slash(table, block);
     } else {
         acts = true;
     }
-    leave_to_expressions(table, block);
+    redirect_to_slash(table, block);
+    leave_to_locations(table, block);
     let is_within = inner.iter().any(|location| {
         Path::of(location).is_ok_and(|path| path.prefix() == block.path.prefix() && path.prefix().is_some())
     });
@@ -259,8 +260,8 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
     if sends_files && !is_within {
         // Behind the expressions within.
         let mut last = Table::default();
-        action::last_index(context, &mut last, place(block, &variables));
-        leave_to_expressions(&mut last, block);
+        action::last_index(context, &mut last, place(block, &variables), Condition::Always);
+        leave_to_locations(&mut last, block);
         last.into_list("route").into_iter().for_each(|route| table.push("route", route));
     }
     report_others(context, block);
@@ -395,8 +396,6 @@ pub(super) fn of_server<'d>(
     directive: &'d Directive,
     variables: &mut Variables,
 ) -> Vec<Table> {
-    let mut all = Table::default();
-    let own: Vec<&'d Directive> = level.own().to_vec();
     let block = Block {
         server,
         level: level.clone(),
@@ -405,7 +404,35 @@ pub(super) fn of_server<'d>(
         directive,
         acts_around: false,
     };
-    rewrite_phase::write(context, &mut all, &block, variables);
+    let mut before = before_locations(context, &block, variables);
+    let mut routes = Vec::new();
+    let returns = level.own().iter().copied().find(|inner| inner.name == "return");
+    let leads_past = guards::leads_past_return(level.own());
+    if let Some(returns) = returns {
+        let everything = of_return(context, &block, (returns, leads_past), variables);
+        match leads_past {
+            true => before.push(everything),
+            false => routes.push(everything),
+        }
+    }
+    if returns.is_none() || leads_past {
+        if !server.locations.iter().any(|location| location.arguments == ["/"]) {
+            routes.extend(of_everything(context, &block, variables));
+        }
+        for location in &server.locations {
+            if !context.sign_ins.iter().any(|name| name == location.first()) {
+                routes.push(of_location(context, server, level, variables, (location, false)));
+            }
+        }
+        routes.retain(is_found);
+    }
+    behind(before, routes)
+}
+
+/// The routes of a server's rewrite phase.
+fn before_locations(context: &mut Context, block: &Block<'_, '_>, variables: &mut Variables) -> Vec<Table> {
+    let mut all = Table::default();
+    rewrite_phase::write(context, &mut all, block, variables);
     let mut before: Vec<Table> = all.into_list("route");
     for route in &mut before {
         if route.get("path").is_none() {
@@ -416,52 +443,47 @@ pub(super) fn of_server<'d>(
             route.set("once", true);
         }
     }
-    let mut routes = Vec::new();
-    let returns = own.iter().copied().find(|inner| inner.name == "return");
-    let leads_past = guards::leads_past_return(&own);
-    if let Some(returns) = returns {
-        let mut everything = Table::default();
-        everything.comment(&returns.place);
-        // The locations behind it have another spelling of all paths.
-        everything.set("path", if leads_past { "~ /" } else { "/" });
-        let own = Block { path: Path::Inherited, level: level.clone(), ..block };
-        act(context, &mut everything, &own, variables);
-        if leads_past {
-            // A rewritten request does not come to it, nor a returned one to the guards.
-            everything.set("once", true);
-            guards::take_away(&mut everything, &level.within(returns));
-            before.push(everything);
-        } else {
-            routes.push(everything);
-        }
+    before
+}
+
+/// The route of a server's `return`. `leads_past`: whether a rewrite before it leads to the locations.
+fn of_return<'d>(
+    context: &mut Context,
+    block: &Block<'_, 'd>,
+    (returns, leads_past): (&'d Directive, bool),
+    variables: &Variables,
+) -> Table {
+    let mut everything = Table::default();
+    everything.comment(&returns.place);
+    // The locations behind it have another spelling of all paths.
+    everything.set("path", if leads_past { "~ /" } else { "/" });
+    let own = Block { path: Path::Inherited, level: block.level.clone(), ..*block };
+    act(context, &mut everything, &own, variables);
+    if leads_past {
+        // A rewritten request does not come to it, nor a returned one to the guards.
+        everything.set("once", true);
+        guards::take_away(&mut everything, &block.level.within(returns));
     }
-    if returns.is_none() || leads_past {
-        let has_everything = server.locations.iter().any(|location| location.arguments == ["/"]);
-        if !has_everything {
-            let mut everything = Table::default();
-            everything.comment(&directive.place);
-            everything.set("path", "/");
-            let path = Path::Prefix { text: "/".to_owned(), is_final: false };
-            let block = Block { path, level: level.without("return"), ..block };
-            if !act(context, &mut everything, &block, variables) {
-                action::last_index(context, &mut everything, place(&block, variables));
-            }
-            leave_to_expressions(&mut everything, &block);
-            if everything.get("try").is_some()
-                || everything.get("respond").is_some()
-                || everything.list("route").next().is_some()
-            {
-                routes.push(everything);
-            }
-        }
-        for location in &server.locations {
-            if !context.sign_ins.iter().any(|name| name == location.first()) {
-                routes.push(of_location(context, server, level, variables, (location, false)));
-            }
-        }
-        routes.retain(is_found);
-        leave_folders(context, server, &mut routes);
+    everything
+}
+
+/// The route of all paths that no location has. `None`: it only sends files.
+fn of_everything(context: &mut Context, block: &Block<'_, '_>, variables: &Variables) -> Option<Table> {
+    let mut everything = Table::default();
+    everything.comment(&block.directive.place);
+    everything.set("path", "/");
+    let path = Path::Prefix { text: "/".to_owned(), is_final: false };
+    let block = Block { path, level: block.level.without("return"), ..*block };
+    if !act(context, &mut everything, &block, variables) {
+        action::last_index(context, &mut everything, place(&block, variables), Condition::Always);
     }
+    leave_to_locations(&mut everything, &block);
+    let acts = everything.get("try").is_some() || everything.get("respond").is_some();
+    (acts || everything.list("route").next().is_some()).then_some(everything)
+}
+
+/// The routes of a server, those of its locations behind the routes of its rewrite phase.
+fn behind(mut before: Vec<Table>, routes: Vec<Table>) -> Vec<Table> {
     if before.is_empty() {
         return routes;
     }
@@ -479,44 +501,6 @@ pub(super) fn of_server<'d>(
     before.push(within);
     before.extend(named);
     before
-}
-
-/// Leads `/api` where nginx leads it: `location /api/` has it not, and a route `/api/` has. It goes to the location around, by a name.
-fn leave_folders(context: &mut Context, server: &Server<'_>, routes: &mut Vec<Table>) {
-    let paths: Vec<Path> = server.locations.iter().filter_map(|location| Path::of(location).ok()).collect();
-    for location in &server.locations {
-        let Ok(Path::Prefix { text, .. }) = Path::of(location) else { continue };
-        let Some(folder) = text.strip_suffix('/').filter(|folder| !folder.is_empty()) else { continue };
-        let acts = |inner: &Directive| action::is_action(inner) || inner.name == "alias";
-        let is_taken = |path: &Path| match path {
-            Path::Exact(own) => own == folder,
-            Path::Expression { .. } | Path::LookAround(_) => path.has(folder),
-            Path::Prefix { .. } | Path::Named(_) | Path::Inherited => false,
-        };
-        let is_passed = location.children().iter().any(proxy::is_pass);
-        let is_plain = folder.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
-        if !location.children().iter().any(acts) || is_passed || !is_plain || paths.iter().any(is_taken) {
-            continue;
-        }
-        let around = paths.iter().filter_map(Path::prefix).filter(|prefix| folder.starts_with(prefix));
-        let Some(around) = around.max_by_key(|prefix| prefix.len()) else { continue };
-        let keys = [around.to_owned(), format!("^~ {around}")];
-        let is_it = |route: &&mut Table| {
-            let path = route.get("path").and_then(Value::as_str);
-            path.is_some_and(|path| keys.iter().any(|key| key == path)) && route.get("match").is_none()
-        };
-        let Some(route) = routes.iter_mut().find(is_it) else { continue };
-        let name = match route.get("name").and_then(Value::as_str) {
-            Some(name) => name.to_owned(),
-            None => format!("@import-{}", context.next_number()),
-        };
-        route.set("name", name.as_str());
-        let mut own = Table::default();
-        own.comment(&location.place);
-        own.set("path", format!("= {folder}"));
-        own.set("try", vec![Value::from(name)]);
-        routes.push(own);
-    }
 }
 
 /// Whether a route of a server's conditions answers every request.

@@ -150,7 +150,12 @@ fn write<'d>(
     let paths = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, answers(location))));
     context.paths = paths.collect();
     let root = |location: &Directive| {
-        let own = location.children().iter().find(|inner| inner.name == "root").map(Directive::first);
+        let own = location.children().iter().find(|inner| inner.name == "root");
+        // A page with fields of its own needs its route too.
+        let has_fields = matches!(path::Path::of(location), Ok(path::Path::Exact(_)))
+            && location.children().iter().any(|inner| inner.name == "add_header");
+        let around = merged.last("root").filter(|_| has_fields);
+        let own = own.or(around).map(Directive::first);
         let own = own.filter(|own| own.starts_with('/') && !own.contains('$') && answers(location) == Answers::Files);
         own.map(str::to_owned)
     };

@@ -60,7 +60,7 @@ fn each_kind_of_location_keeps_its_sign() {
         .iter()
         .map(|route| route.get("path").or(route.get("name")).unwrap().as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(signs, ["/", "= /a", "^~ /b/", "~ ^/c", r"~* \.d$", "@e"]);
+    assert_eq!(signs, ["/", "= /a", "^~ /b/*", "~ ^/c", r"~* \.d$", "@e"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_map_chooses_among_upstreams() {
 #[test]
 fn files_stand_inside_of_what_is_forwarded() {
     let all = routes("", "root /srv; location / { proxy_pass http://10.0.0.1; location /static/ { expires 1h; } }");
-    is(&all[0]["route"][0], "path = '/static/'\nfiles = true\ncache_control = 'max-age=3600'");
+    is(&all[0]["route"][0], "path = '/static/*'\nfiles = true\ncache_control = 'max-age=3600'");
 }
 
 #[test]
@@ -220,7 +220,10 @@ fn rewrites_stand_in_their_order() {
 fn parts_of_a_prefix_leave_paths_to_expressions() {
     let server = "location / { rewrite ^/a/(.*)$ /b/$1 last; } location ~ \\.bak$ { deny all; }";
     let all = routes("", server);
-    assert_eq!(all[0]["route"][0]["match"].to_string(), r#"{ not = { value = { "{path}" = ['~ \.bak$'] } } }"#);
+    assert_eq!(
+        all[0]["route"][0]["match"].to_string(),
+        r#"{ not = { value = { "{path.decoded}" = ['~ (?s-u)\.bak(?:\n?$)'] } } }"#
+    );
 }
 
 #[test]
@@ -602,9 +605,9 @@ fn a_location_that_returns_has_none_of_the_guards_around_it() {
     let of = |location: &str| {
         let (site, ..) = converted(zone, &format!("{around} location /a/ {{ {location} }}"));
         let mut all = site["route"].as_array().unwrap().iter();
-        all.find(|route| route["path"].as_str() == Some("/a/")).cloned().unwrap()
+        all.find(|route| route["path"].as_str() == Some("/a/*")).cloned().unwrap()
     };
-    is(&of("return 204;"), "path = '/a/'\naccess = {}\nforward_auth = false\nlimits = {}\nrespond = 204");
+    is(&of("return 204;"), "path = '/a/*'\naccess = {}\nforward_auth = false\nlimits = {}\nrespond = 204");
     // nginx asks the guards of these.
     assert_eq!(of("if ($arg_x) { break; } return 204;").get("access"), None);
     let nested = of("deny all; return 204; location /a/b/ { root /srv; }");
@@ -618,6 +621,8 @@ fn a_path_before_variables_is_kept_for_the_server() {
         ("http://10.0.0.7/app$uri$is_args$args", "/sealion-import-1/app{path}"),
         ("http://10.0.0.7/app$request_uri", "/sealion-import-1/app{path}"),
         ("http://10.0.0.7/app/?to=$uri", "/sealion-import-1/app/?to={path}"),
+        ("http://10.0.0.7$uri", "/sealion-import-1{path}?"),
+        ("http://10.0.0.7/$arg_a", "/sealion-import-1/{query.a}?"),
     ] {
         let all = routes("", &format!("location / {{ proxy_pass {to}; }}"));
         assert_eq!(all[0]["rewrite"].as_str(), Some(expected), "{to}");
@@ -669,21 +674,31 @@ fn types_of_a_location_replace_all_types_around_it() {
 
 #[test]
 fn a_folder_without_its_slash_belongs_to_the_location_around() {
-    let server = "location /api/ { return 200; } location / { proxy_pass http://10.0.0.7; }";
-    let all = routes("", server);
-    assert_eq!(all[1]["name"].as_str(), Some("@import-1"));
-    is(&all[2], "path = '= /api'\ntry = ['@import-1']");
-    for server in [
-        // Another location has it, the folder is proxied and redirected, or nothing but its files differ.
-        "location /api/ { return 200; } location = /api { return 201; } location / { return 202; }",
-        "location /api/ { return 200; } location ~ api$ { return 201; } location / { return 202; }",
-        "location /api/ { proxy_pass http://10.0.0.7; } location / { return 202; }",
-        "location /api/ { expires 1d; } location / { return 202; }",
-        "location /api/ { return 200; }",
-    ] {
-        let all = routes("root /srv;", server);
-        assert!(all.iter().all(|route| route.get("try").is_none()), "{server}: {all:?}");
-    }
+    let all = routes(
+        "",
+        "location / { deny all; location /api/ { allow all; return 200; } location ^~ /b/ { return 201; } }",
+    );
+    assert_eq!(all[0]["route"][0]["path"].as_str(), Some("/api/*"));
+    assert_eq!(all[0]["route"][1]["path"].as_str(), Some("^~ /b/*"));
+}
+
+#[test]
+fn the_name_of_a_forwarded_folder_is_redirected_without_its_guards() {
+    let all = routes("", "location ^~ /api/ { deny all; proxy_pass http://10.0.0.7; }");
+    is(
+        &all[0],
+        "path = '^~ /api/'\ndeny = true\n[[route]]\npath = '= /api'\naccess = {}\ndeny = false\nredirect = { to = '/api/', status = 301 }",
+    );
+    let all = routes("", "location '/a b/' { proxy_pass http://10.0.0.7; }");
+    assert_eq!(all[0]["route"][0]["redirect"]["to"].as_str(), Some("{path}/"));
+}
+
+#[test]
+fn a_star_of_nginx_is_no_star_of_a_route() {
+    let (site, _, named) = converted("", "location /a/* { return 200; } location = /b/* { return 200; }");
+    assert!(matches!(&*named, [one] if one.contains("closed: ") && one.contains("stands for itself")), "{named:?}");
+    is(&site["route"][0], "path = '~ ^/a/\\*'\nrespond = 501");
+    assert_eq!(site["route"][1]["path"].as_str(), Some("= /b/*"));
 }
 
 #[test]
@@ -719,4 +734,40 @@ fn the_numbers_of_nginx_lead_to_the_metrics() {
     let (_, _, named) =
         converted("", "location / { proxy_pass http://127.0.0.1:1; } location /status { stub_status; }");
     assert!(matches!(&*named, [one] if one.contains("[metrics]")), "{named:#?}");
+}
+
+#[test]
+fn lost_guards_are_counted_in_the_summary() {
+    let lost = r"location ~ ^/\144ocs/ { deny all; }";
+    for (server, expected) in [
+        (
+            format!("{lost} location ~ [a&&b] {{ deny all; }}"),
+            "in part: a.example, 2 guards are lost: write by hand what ",
+        ),
+        (lost.to_owned(), "in part: a.example, 1 guard is lost: write by hand what "),
+    ] {
+        let (_, root, named) = converted("", &server);
+        let line = root["import"]["summary"][0].as_str().unwrap();
+        assert!(line.starts_with(expected), "{line}: {named:?}");
+    }
+    let (_, root, _) = converted("disable_symlinks on;", "location / { return 200; }");
+    let lines = root["import"]["summary"].as_array().unwrap();
+    assert!(
+        lines.iter().any(|line| line.as_str().unwrap().starts_with("in part: all sites, 1 guard is lost: ")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn what_a_location_does_stays_out_of_the_locations_within() {
+    let server =
+        "location /a { proxy_pass http://10.0.0.7/z; location /a/b/ { deny all; } location ~ c$ { deny all; } }";
+    let all = routes("", server);
+    let rewrite = &all[0]["route"][0];
+    assert_eq!(rewrite["path"].as_str(), Some("~ ^/a(.*)$"));
+    let except = &rewrite["match"]["not"]["value"]["{path.decoded}"];
+    assert_eq!(*except, Value::from(vec![r"~ (?s-u)c(?:\n?$)", "~ ^/a/b/"]));
+    let all = routes("", "location ~ ^/a { if ($arg_x) { return 204; } location '/a b/' { deny all; } return 200; }");
+    let condition = all[0]["route"][0]["match"].to_string();
+    assert!(condition.contains("~ ^/a b/"), "{condition}");
 }

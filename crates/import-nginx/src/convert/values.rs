@@ -116,15 +116,11 @@ pub(super) fn without_well_known(regex: &str) -> Option<String> {
     Some(format!("{start}{others}"))
 }
 
-/// An expression with look-around, which a route has too. `None`: it has none, or means something else there.
+/// An expression with look-around, possessive quantifiers or atomic groups, which a route has too. `None`: it has none, or means something else there.
 pub(super) fn look_around(text: &str) -> Option<String> {
-    let without = LOOK_AROUND.iter().fold(text.to_owned(), |text, start| text.replace(start, "(?:"));
-    let is_known = without != text && pcre::items(&without).is_some_and(|items| !pcre::continues_after_end(&items));
-    is_known.then(|| text.to_owned())
+    let items = pcre::items(&pcre::with_plain_groups(text)?)?;
+    (!pcre::continues_after_end(&items)).then(|| text.to_owned())
 }
-
-/// The beginnings of groups that look around.
-const LOOK_AROUND: [&str; 4] = ["(?!", "(?=", "(?<!", "(?<="];
 
 /// An expression whose groups all have names, with the placeholders for them by number, and the names.
 pub(super) fn with_named_groups(regex: &str) -> (String, (Vec<String>, Vec<String>)) {

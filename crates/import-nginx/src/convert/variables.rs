@@ -206,8 +206,9 @@ impl Variables {
 /// The placeholder of a variable that every request has.
 fn of_request(name: &str) -> Option<String> {
     let plain = match name {
-        // Without its port, which sites do not tell apart.
-        "host" | "http_host" | "server_name" => "{host}",
+        "host" | "server_name" => "{host}",
+        // With its port, as the client wrote it.
+        "http_host" => "{authority}",
         "uri" | "document_uri" => "{path}",
         "request_uri" => "{uri}",
         "args" | "query_string" => "{query}",

@@ -20,9 +20,10 @@ pub(crate) struct Known<'a> {
 }
 
 /// Names without a parameter.
-const PLAIN: [(&str, Source); 14] = [
+const PLAIN: [(&str, Source); 15] = [
     ("host", Source::Host),
     ("path", Source::Path),
+    ("path.decoded", Source::DecodedPath),
     ("query", Source::Query),
     ("uri", Source::Uri),
     ("scheme", Source::Scheme),

@@ -17,6 +17,8 @@ pub(super) enum Source {
     Authority,
     /// The decoded path, encoded again.
     Path,
+    /// The decoded path.
+    DecodedPath,
     Query,
     /// `?` or `&` where there is a query.
     QueryMark(u8),
@@ -59,6 +61,7 @@ impl Source {
             // The operator wrote them.
             Self::Map(_) | Self::Split(_) => true,
             Self::Method
+            | Self::DecodedPath
             | Self::Parameter(_)
             | Self::Field(_)
             | Self::Cookie(_)
@@ -101,6 +104,7 @@ impl Source {
         match self {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
             Self::Path => out.extend(percent_encode(asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
+            Self::DecodedPath => out.extend_from_slice(asked.path.full()),
             Self::Authority => out.extend_from_slice(asked.request.authority.unwrap_or_default().as_bytes()),
             Self::QueryMark(_) if asked.query.is_none_or(str::is_empty) => {}
             Self::QueryMark(mark) => out.push(*mark),

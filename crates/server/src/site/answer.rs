@@ -481,6 +481,7 @@ impl<'a> Answering<'a> {
             return Some(refused(refusal));
         }
         self.maintenance().map(|maintenance| {
+            self.note_refusal(Status::SERVICE_UNAVAILABLE, || "maintenance".to_owned());
             let mut response = Response::plain(Status::SERVICE_UNAVAILABLE);
             response.fields.retry_after = Some(maintenance.retry_after);
             response
@@ -497,6 +498,8 @@ impl<'a> Answering<'a> {
             return Some(redirect);
         }
         if self.route.is_internal {
+            let words = || "the route is internal: only other routes lead there".to_owned();
+            self.note_refusal(Status::NOT_FOUND, words);
             return Some(Response::plain(Status::NOT_FOUND));
         }
         if !self.is_allowed_here(path) {
@@ -507,7 +510,10 @@ impl<'a> Answering<'a> {
             return Some(response);
         }
         match &*self.route.action {
-            Action::Deny => return Some(Response::plain(Status::FORBIDDEN)),
+            Action::Deny => {
+                self.note_refusal(Status::FORBIDDEN, || "the route denies every request".to_owned());
+                return Some(Response::plain(Status::FORBIDDEN));
+            }
             Action::Respond(_) | Action::Redirect(_) => return None,
             // The path that it leads to decides.
             Action::Rewrite(_) | Action::Try(_) if self.request.method.as_str() != "TRACE" => return None,
@@ -521,7 +527,16 @@ impl<'a> Answering<'a> {
             Method::Other(_) => Status::METHOD_NOT_ALLOWED,
             Method::Unknown(_) => Status::NOT_IMPLEMENTED,
         };
+        self.note_method(refusal);
         Some(Response::plain(refusal))
+    }
+
+    /// Notes the refusal of a method, if the answer is rehearsed.
+    fn note_method(&self, status: Status) {
+        self.note_refusal(status, || match status {
+            Status::NOT_IMPLEMENTED => "the method is unknown".to_owned(),
+            _ => "files answer GET and HEAD alone".to_owned(),
+        });
     }
 
     /// The response to a request by `http` for a site that only answers HTTPS. A request of HTTP/1.0 without Host has no other address.
@@ -534,7 +549,9 @@ impl<'a> Answering<'a> {
             return Some(Response::plain(Status::BAD_REQUEST));
         };
         let mut response = Response::plain(Status::PERMANENT_REDIRECT);
-        response.fields.location = Some(plain_http::over_https(authority, port, path, query));
+        let to = plain_http::over_https(authority, port, path, query);
+        self.note_refusal(response.status, || format!("https_only redirects to {to}"));
+        response.fields.location = Some(to);
         Some(response)
     }
 

@@ -171,7 +171,7 @@ impl Headers {
         self.all.is_none()
     }
 
-    /// Adds the route's fields to a response. Existing fields win. `asked`: for placeholders; without it, and with values that no field may have, their fields
+    /// Adds the route's fields to a response. Existing fields win, but for the server's own Retry-After. `asked`: for placeholders; without it, and with values that no field may have, their fields
     /// are left out.
     pub(crate) fn add(&self, status: Status, asked: Option<&Asked<'_>>, fields: &mut sealion_http::Fields) {
         match &self.all {
@@ -182,6 +182,9 @@ impl Headers {
                 }
             }
             None => apply(&self.set, status, asked, &mut fields.extra),
+        }
+        if fields.retry_after.is_some() && fields.extra.has("retry-after") {
+            fields.retry_after = None;
         }
         // Only responses with a file, and 304, have an entity tag. Errors and listings must not be cached for a year.
         if fields.etag.is_some()
@@ -289,7 +292,6 @@ const OURS: &[(&str, &str)] = &[
     ("Keep-Alive", "it belongs to the connection"),
     ("Last-Modified", "it follows from the file that is sent"),
     ("Location", "use redirect"),
-    ("Retry-After", "the server sends it"),
     ("Server", "the server sends it; server_header = false removes it"),
     (HSTS, "use hsts"),
     ("Trailer", "it belongs to the connection"),

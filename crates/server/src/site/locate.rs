@@ -143,12 +143,19 @@ impl Site {
         if self.routes.is_none() && root.is_of_files() && !root.has_guards() {
             return (root, path_of_file(raw, root));
         }
-        let (path, is_file) = match path_of(raw) {
-            Ok(parsed) => parsed,
-            Err(status) => return (root, Err(status)),
+        // Nearly no path has a hidden name, and then no route asks about it.
+        let (path, is_file, is_shown) = match SitePath::parse(raw, false) {
+            Ok(path) => (path, true, true),
+            Err(_) => match path_of(raw) {
+                Ok((path, is_file)) => (path, is_file, false),
+                Err(status) => return (root, Err(status)),
+            },
         };
-        let asked = self.asked(request, &path, query, client);
-        let route = match self.choose(&asked, disk) {
+        let chosen = match &self.routes {
+            Some(routes) if !routes.has_conditions() => routes.choose_by_path(&path).map(|found| found.unwrap_or(root)),
+            _ => self.choose(&self.asked(request, &path, query, client), disk),
+        };
+        let route = match chosen {
             Ok(route) => route,
             Err(status) => return (root, Err(status)),
         };
@@ -157,7 +164,7 @@ impl Site {
         if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others {
             return (route, Err(Status::BAD_REQUEST));
         }
-        if is_of_files && !(is_file && route.shows(&path)) {
+        if is_of_files && !(is_file && (is_shown || route.shows(&path))) {
             return (route, Err(Status::NOT_FOUND));
         }
         (route, Ok(path))

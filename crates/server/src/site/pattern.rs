@@ -38,6 +38,10 @@ fn fold_characters(path: &[u8]) -> Vec<u8> {
 
 /// The name of the file whose sibling `name` would be: compressed, or an image in another format.
 pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
+    // Nearly no name ends so.
+    if !matches!(name, [.., b'r' | b't' | b'z' | b'b' | b'f' | b'p']) {
+        return None;
+    }
     let compressed = Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
     let by_dictionary =
         || DictionaryCoding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
@@ -114,6 +118,18 @@ mod tests {
     use super::*;
 
     /// Java's `equalsIgnoreCase` takes `\u{130}` for `i`, `toUpperCase` makes `SS` of a sharp s.
+    #[test]
+    fn each_sibling_has_its_original() {
+        let codings = Coding::ALL.into_iter().map(Coding::suffix);
+        let suffixes = codings.chain(DictionaryCoding::ALL.into_iter().map(DictionaryCoding::suffix));
+        for suffix in suffixes.chain([".avif", ".webp"]) {
+            let name = format!("a/b.png{suffix}");
+            assert_eq!(original_of(name.as_bytes()), Some(b"a/b.png".as_slice()), "{name}");
+        }
+        assert_eq!(original_of(b"a/b.png"), None);
+        assert_eq!(original_of(b""), None);
+    }
+
     #[test]
     fn no_mapping_of_case_changes_what_is_folded() {
         for character in '\0'..=char::MAX {

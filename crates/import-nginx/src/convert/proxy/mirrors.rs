@@ -66,7 +66,7 @@ fn mirror(
         return Err(format!("{location} has conditions"));
     }
     let template = place.variables.template(context, pass.first()).map_err(|lost| lost.to_string())?;
-    let url = Url::of(&template)?;
+    let url = Url::of(&template, true)?;
     // The path of a location that is asked without one is the location's own.
     if url.path.is_some() || !pass.first().ends_with("$request_uri") || *requests.sent != Sent::Same {
         return Err("copies have the path that the first server gets".to_owned());

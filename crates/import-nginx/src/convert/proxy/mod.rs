@@ -136,7 +136,7 @@ pub(super) fn write(
     if let Some(query) = place.variables.changed_query() {
         let to = match sent {
             Sent::Same => "{path}".to_owned(),
-            Sent::Other(to) => to,
+            Sent::Other(to) => to.trim_end_matches('?').to_owned(),
             _ => return Err("its query is changed, and its path too: write a rewrite in front of it".into()),
         };
         let prefix = elsewhere(context, place, pass)?;
@@ -200,7 +200,11 @@ pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Dire
 
 fn url(context: &mut Context, variables: &Variables, pass: &Directive) -> Result<Url, NotPassed> {
     let template = variables.template(context, pass.first())?;
-    if pass.name == "grpc_pass" { Ok(Url::of_grpc(&template)) } else { Ok(Url::of(&template)?) }
+    if pass.name == "grpc_pass" {
+        Ok(Url::of_grpc(&template))
+    } else {
+        Ok(Url::of(&template, pass.first().contains('$'))?)
+    }
 }
 
 /// The URL of a `proxy_pass` in the location of this path, or the name of an upstream and a path.
@@ -223,7 +227,7 @@ pub(super) fn url_of(
     let options = options(context, url.tls, &|name: &str| own.all(name));
     note_verification(context, pass, url.tls, own.last("proxy_ssl_verify"));
     let target = upstreams::target(context, &url.authority, options)?;
-    let path = url.path.as_deref().unwrap_or(path);
+    let path = url.path.as_deref().map_or(path, |path| path.trim_end_matches('?'));
     if !target.name.contains(':') {
         return Ok(Asked { upstream: Some(target.name), to: path.to_owned(), host: target.host });
     }

@@ -4,7 +4,6 @@ use super::gateway::{self, Made};
 use super::upstreams::{self, Options};
 use super::{NotPassed, Place, cache, fields, keys_of_all, max_body, settings, values};
 use crate::convert::context::Context;
-use crate::convert::path::Path;
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -75,10 +74,9 @@ fn directory(context: &mut Context, place: Place<'_, '_>) -> Result<(String, Opt
     let of_file = param("SCRIPT_FILENAME").unwrap_or_else(|| "$document_root$fastcgi_script_name".to_owned());
     let plain = of_file.replace("${", "$").replace('}', "");
     if let Some(alias) = place.level.last("alias") {
-        let own = place.path.key().unwrap_or_default();
-        let parent =
-            alias.first().trim_end_matches('/').strip_suffix(own.trim_start_matches("^~ ").trim_end_matches('/'));
-        return match parent.filter(|parent| parent.starts_with('/') && matches!(place.path, Path::Prefix { .. })) {
+        let own = place.path.prefix().map(|own| own.trim_end_matches('/'));
+        let parent = own.and_then(|own| alias.first().trim_end_matches('/').strip_suffix(own));
+        return match parent.filter(|parent| parent.starts_with('/')) {
             Some(parent) => Ok((parent.to_owned(), None)),
             None => Err(
                 "its scripts lie beneath an alias: write root = \"…\" of fastcgi, so that root and path are the script"

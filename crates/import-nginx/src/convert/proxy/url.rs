@@ -7,7 +7,7 @@ use crate::convert::path::Path;
 pub(super) struct Url {
     pub(super) tls: bool,
     pub(super) authority: String,
-    /// `None`: the path of the request.
+    /// `None`: the path of the request. A question mark at its end: without the query of the request.
     pub(super) path: Option<String>,
 }
 
@@ -27,12 +27,12 @@ pub(super) enum Sent {
 }
 
 impl Url {
-    /// `template`: the argument of `proxy_pass`, with placeholders.
-    pub(super) fn of(template: &str) -> Result<Self, String> {
+    /// `template`: the argument of `proxy_pass`, with placeholders. `has_variable`: whether nginx sends the path and the query of the URL alone.
+    pub(super) fn of(template: &str, has_variable: bool) -> Result<Self, String> {
         // The path as the client wrote it, which is sent without a path too.
         let ends = ["{uri}", "{path}{is_args}{query}", "{path}?{query}", "{path}"];
-        let stripped = ends.iter().find_map(|end| template.strip_suffix(end));
-        let text = stripped.unwrap_or(template);
+        let end = ends.into_iter().find(|end| template.ends_with(end));
+        let text = template.strip_suffix(end.unwrap_or_default()).unwrap_or(template);
         let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
@@ -51,8 +51,14 @@ impl Url {
                 (authority.to_owned(), path)
             }
         };
-        let path = match (path, stripped) {
+        let path = match (path, end) {
+            (path, Some("{path}")) if !path.contains('?') => Some(format!("{path}{{path}}?")),
             ("", _) => None,
+            (path, None)
+                if has_variable && !["?", "{is_args}", "{query}", "{uri}"].iter().any(|own| path.contains(own)) =>
+            {
+                Some(format!("{path}?"))
+            }
             (path, None) => Some(path.to_owned()),
             // Behind a path of its own.
             (path, Some(_)) => Some(format!("{path}{{path}}")),
@@ -76,6 +82,7 @@ impl Url {
         let to = without_query(path);
         let before = to.strip_suffix('/').filter(|_| !path.contains('{') && !to.contains('%'));
         match (location, before) {
+            _ if path.ends_with('?') && has_variable => Sent::Other(path.clone()),
             _ if has_variable => Sent::Other(to),
             (Path::Prefix { text, .. } | Path::Exact(text), _) if *text == to => Sent::Same,
             (Path::Exact(_), _) => Sent::Other(to),

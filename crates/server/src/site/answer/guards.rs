@@ -61,7 +61,7 @@ impl Answering<'_> {
             return false;
         }
         match reading.names_directory() {
-            _ if name.is_empty() => true,
+            _ if name.is_empty() || own.leaves_out(reading) => true,
             true => SitePath::of_octets(name).is_ok_and(|other| is_alike(&other, true)),
             // `= /a/login` opens only that path, beneath `/a/` with a password: its author means no slash.
             false if own.names_ends => true,
@@ -163,8 +163,9 @@ impl Answering<'_> {
     }
 
     fn without_last_slash(&self, path: &SitePath<'_>) -> Option<SitePath<'static>> {
+        let is_left_out = || self.route_of(path).is_ok_and(|route| route.leaves_out(path));
         // It has no dot segments.
-        SitePath::of_octets(path.as_bytes()).ok().filter(|_| self.has_other_end(path))
+        SitePath::of_octets(path.as_bytes()).ok().filter(|_| self.has_other_end(path) && !is_left_out())
     }
 
     /// Whether a file can have the path.

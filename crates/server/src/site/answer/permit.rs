@@ -7,10 +7,11 @@ use sealion_http::path::SitePath;
 use tokio::task::spawn_blocking;
 
 use super::Answering;
-use super::rehearsal::Networks;
+use super::rehearsal::{Networks, Refusal};
 use crate::files::resolve::SiteFile;
 use crate::response::Response;
 use crate::site::basic_auth::{Decision, Verdict};
+use crate::site::explain::client_in_words;
 use crate::site::route::{self, Disk, Route};
 
 impl<'a> Answering<'a> {
@@ -67,7 +68,8 @@ impl<'a> Answering<'a> {
         routes.into_iter().flatten().enumerate().all(|(place, route)| {
             let is_withheld = !(is_here && place == 0) && route.withholds().is_some_and(|_| !route.is_internal);
             // A password may stand for the network.
-            !is_withheld && (route.may_authenticate_instead() || self.is_in_networks(route))
+            let is_open = route.features.access.is_none();
+            !is_withheld && (is_open || route.may_authenticate_instead() || self.is_in_networks(route))
         })
     }
 
@@ -84,7 +86,7 @@ impl<'a> Answering<'a> {
     /// Notes a refusal, if the answer is rehearsed.
     pub(super) fn note_refusal(&self, status: Status, why: impl FnOnce() -> String) {
         if let Some(rehearsal) = self.rehearsal {
-            rehearsal.note_refusal(status, why);
+            rehearsal.note_refusal(|| Refusal { status, why: why(), route: self.route.number });
         }
     }
 
@@ -98,8 +100,15 @@ impl<'a> Answering<'a> {
             let closed = |route: &&Route| route.withholds().is_some();
             let route = routes.into_iter().flatten().find(|route| closed(route) || !self.is_in_networks(route));
             let Some(route) = route else { return format!("{shown} is closed") };
-            let why = if closed(&route) { "which is closed" } else { "whose networks refuse the client" };
-            format!("{shown} is of {}, {why}", self.site.named_in_words(route))
+            let named = self.site.named_in_words(route);
+            if closed(&route) {
+                return format!("{shown} is of {named}, which is closed");
+            }
+            let client = client_in_words(self.client.address);
+            match route.number == self.route.number {
+                true => format!("networks of {} refuse {client}", self.site.origin_of_networks(route)),
+                false => format!("{shown} is of {named}, whose networks refuse {client}"),
+            }
         });
     }
 
@@ -136,7 +145,8 @@ impl<'a> Answering<'a> {
     pub(super) async fn guard_named(&self, user: &mut Option<Box<str>>) -> Option<Response> {
         let routes = [Some(self.route), None];
         if !self.allow(Ok(routes), true) {
-            let words = || format!("the networks of {} refuse the client", self.site.named_in_words(self.route));
+            let client = client_in_words(self.client.address);
+            let words = || format!("networks of {} refuse {client}", self.site.origin_of_networks(self.route));
             self.note_refusal(Status::FORBIDDEN, words);
             return Some(Response::plain(Status::FORBIDDEN));
         }
@@ -152,9 +162,11 @@ impl<'a> Answering<'a> {
                 && let Some(refusal) = Box::pin(self.check_password(route, user)).await
             {
                 self.note_refusal(refusal.status, || {
-                    let has_password = self.request.fields.first("authorization").is_some();
-                    let which = if has_password { "another" } else { "a" };
-                    format!("{} asks for {which} password", self.site.named_in_words(route))
+                    let from = self.site.origin_of_password(route);
+                    match self.request.fields.first("authorization") {
+                        Some(_) => format!("{from} asks for another password"),
+                        None => format!("{from} asks for a password: add -H 'Authorization: …' to go on"),
+                    }
                 });
                 return Some(refusal);
             }

@@ -8,6 +8,7 @@ use sealion_http::{HttpTime, Request, Status};
 
 use super::{Answering, Client, Site};
 use crate::response::Response;
+use crate::site::route::RouteNumber;
 use crate::upstream::Inbound;
 
 /// The notes of an answer that is rehearsed.
@@ -23,8 +24,17 @@ pub(in crate::site) struct Notes {
     pub(in crate::site) consents: Vec<String>,
     /// Whether networks decide about a client whose address is unknown.
     pub(in crate::site) networks: Networks,
-    /// The first refusal by a guard: its status and its reason.
-    pub(in crate::site) refusal: Option<(Status, String)>,
+    /// The first refusal by a guard.
+    pub(in crate::site) refusal: Option<Refusal>,
+}
+
+/// An answer in place of all that the route of a request does.
+#[derive(Debug)]
+pub(in crate::site) struct Refusal {
+    pub(in crate::site) status: Status,
+    pub(in crate::site) why: String,
+    /// The route whose error pages apply.
+    pub(in crate::site) route: Option<RouteNumber>,
 }
 
 /// The part of networks in an answer to a client whose address is unknown.
@@ -52,9 +62,9 @@ impl Rehearsal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the reason for the first refusal.
-    pub(super) fn note_refusal(&self, status: Status, why: impl FnOnce() -> String) {
-        self.notes().refusal.get_or_insert_with(|| (status, why()));
+    /// Notes the first refusal.
+    pub(super) fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
+        self.notes().refusal.get_or_insert_with(refusal);
     }
 
     /// Notes that another server has to consent.

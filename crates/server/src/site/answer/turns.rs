@@ -231,7 +231,9 @@ impl<'a> Answering<'a> {
             Err(status) => return plain(status),
         };
         let Target::Path { path: raw, query } = self.request.target else { return plain(Status::BAD_REQUEST) };
-        let target = Target::Path { path: raw, query: place.query.as_deref().or(query) };
+        // An empty query takes the client's away.
+        let query = place.query.as_deref().map_or(query, |own| Some(own).filter(|own| !own.is_empty()));
+        let target = Target::Path { path: raw, query };
         let request = Request { target, ..self.request.clone() };
         let here = Answering { request: &request, ..*self };
         let route = match stays {
@@ -293,12 +295,14 @@ impl<'a> Answering<'a> {
 
     /// The status of a request that no file answers: by its method, or by a hidden name.
     fn file_refusal(&self, path: &SitePath<'_>) -> Option<Status> {
-        match self.request.method {
-            Method::Get | Method::Head if self.route.shows(path) => None,
-            Method::Get | Method::Head => Some(Status::NOT_FOUND),
-            Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
-            Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
-        }
+        let status = match self.request.method {
+            Method::Get | Method::Head if self.route.shows(path) => return None,
+            Method::Get | Method::Head => return Some(Status::NOT_FOUND),
+            Method::Other(_) => Status::METHOD_NOT_ALLOWED,
+            Method::Unknown(_) => Status::NOT_IMPLEMENTED,
+        };
+        self.note_method(status);
+        Some(status)
     }
 }
 

@@ -1,27 +1,63 @@
 //! The last line of an explanation: the answer that the server's own steps give, in the words of the way there.
 
+use std::fmt::Display;
 use std::time::SystemTime;
 
-use sealion_http::{HttpTime, Status};
+use sealion_http::HttpTime;
 
 use super::Way;
 use crate::site::answer::{Networks, Rehearsed, rehearse};
 
-/// The beginning of the words for a server's response.
-pub(super) const RESPONSE_OF: &str = "the response of ";
+/// How a request is answered, and why.
+pub(super) struct Ending {
+    outcome: Outcome,
+    pub(super) words: String,
+}
 
-/// The words for a connection that ends without a response.
-pub(super) const NO_RESPONSE: &str = "none: the connection is closed";
+/// The answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// A response of the server itself.
+    Status(u16),
+    /// The response of an upstream.
+    Upstream,
+    /// No response.
+    Nothing,
+}
+
+impl Ending {
+    pub(super) fn status(code: u16, why: impl Display) -> Self {
+        Ending { outcome: Outcome::Status(code), words: format!("{code}: {why}") }
+    }
+
+    /// `name`: of the upstream, and what is done with its response.
+    pub(super) fn upstream(name: impl Display) -> Self {
+        Ending { outcome: Outcome::Upstream, words: format!("the response of {name}") }
+    }
+
+    pub(super) fn nothing() -> Self {
+        Ending { outcome: Outcome::Nothing, words: "none: the connection is closed".to_owned() }
+    }
+}
 
 impl Way<'_> {
-    /// The answer to the request. `words`: the answer that the way leads to, if no guard of another path refuses it.
-    pub(super) fn ending(&self, words: String) -> String {
+    /// The answer to the request. `way`: the ending that the way leads to, if no guard refuses it.
+    pub(super) fn ending(&self, way: Ending) -> String {
         let rehearsed = match self.rehearsed() {
             Ok(rehearsed) => rehearsed,
-            Err(error) => return format!("{words}, if no guard refuses it: {error}"),
+            Err(error) => return format!("{}, if no guard refuses it: {error}", way.words),
         };
         let Rehearsed { notes, .. } = &rehearsed;
-        let answer = if rehearsed.agrees(&words) { words } else { rehearsed.instead_of(&words) };
+        // A guard goes before all that the way leads to.
+        let expected = match &notes.refusal {
+            Some(refusal) => self.with_page(self.site.route(refusal.route), refusal.status.code(), &refusal.why),
+            None => way,
+        };
+        let found = rehearsed.ending();
+        let answer = match found.outcome == expected.outcome {
+            true => expected.words,
+            false => format!("{}, in place of {}", found.words, expected.words),
+        };
         let mut conditions = Vec::new();
         match notes.networks {
             Networks::Unasked => {}
@@ -44,31 +80,12 @@ impl Way<'_> {
 }
 
 impl Rehearsed {
-    /// Whether words say this answer.
-    fn agrees(&self, words: &str) -> bool {
+    /// This answer, without its reason.
+    fn ending(&self) -> Ending {
         match &self.notes.upstream {
-            _ if self.is_withheld => words == NO_RESPONSE,
-            Some(_) => words.starts_with(RESPONSE_OF),
-            None => status_of(words) == Some(self.status.code()),
+            _ if self.is_withheld => Ending::nothing(),
+            Some(upstream) => Ending::upstream(upstream),
+            None => Ending { outcome: Outcome::Status(self.status.code()), words: self.status.to_string() },
         }
     }
-
-    /// This answer, where words say another one.
-    fn instead_of(&self, words: &str) -> String {
-        let answer = match (&self.notes.upstream, &self.notes.refusal) {
-            _ if self.is_withheld => NO_RESPONSE.to_owned(),
-            (Some(upstream), _) => format!("{RESPONSE_OF}{upstream}"),
-            (None, Some((status, why))) if *status == self.status => return format!("{status}: {why}"),
-            (None, _) => self.status.to_string(),
-        };
-        match &self.notes.refusal {
-            Some((status, why)) => format!("{answer}, in place of {status}: {why}"),
-            None => format!("{answer}, in place of {words}"),
-        }
-    }
-}
-
-/// The status that words begin with.
-fn status_of(words: &str) -> Option<u16> {
-    words.split_once(':')?.0.parse().ok().filter(|code| Status::new(*code).is_some())
 }

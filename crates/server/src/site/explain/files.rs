@@ -4,7 +4,7 @@ use sealion_http::path::SitePath;
 
 use super::super::fallback;
 use super::super::route::{FileLocation, Route};
-use super::{Next, Step, Way, name_of};
+use super::{Ending, Next, Step, Way, name_of};
 use crate::files::resolve::Wait;
 use crate::placeholders::Asked;
 use crate::site::clean_urls::TrailingSlash;
@@ -45,7 +45,9 @@ impl<'a> Way<'a> {
         self.say(2, format_args!("files first: there is no {}", tried.join(", ")));
         let page = step.route.features.fallback.as_deref()?;
         let is_navigation = fallback::is_navigation(self.request.fields.singleton("accept").value());
-        is_navigation.then(|| Next::Answer(format!("200: the fallback {}, as Accept names HTML", name_of(page))))
+        is_navigation.then(|| {
+            Next::Answer(Ending::status(200, format_args!("the fallback {}, as Accept names HTML", name_of(page))))
+        })
     }
 
     /// The file of a rewritten path in the same route.
@@ -63,7 +65,8 @@ impl<'a> Way<'a> {
         let entry = self.entry(step.route, &path, asked);
         match (entry, path.names_directory()) {
             (Entry::File, false) => {
-                Some(Next::Answer(format!("200: the file {}", self.shown(step.route, &path, asked))))
+                let file = self.shown(step.route, &path, asked);
+                Some(Next::Answer(Ending::status(200, format_args!("the file {file}"))))
             }
             (Entry::Directory, true) => match self.find(step, &path, asked) {
                 Found::Next(next) => Some(next),
@@ -82,7 +85,7 @@ impl<'a> Way<'a> {
         }
         let entry = self.entry(route, path, asked);
         let file = |way: &Self, path: &SitePath<'_>| {
-            Found::Next(Next::Answer(format!("200: the file {}", way.shown(route, path, asked))))
+            Found::Next(Next::Answer(Ending::status(200, format_args!("the file {}", way.shown(route, path, asked)))))
         };
         let mut tried = vec![self.shown(route, path, asked)];
         match (entry, path.names_directory()) {
@@ -102,10 +105,8 @@ impl<'a> Way<'a> {
             && !path.names_directory()
             && route.features.trailing_slash != TrailingSlash::Remove
         {
-            return Found::Next(Next::Answer(format!(
-                "301: a directory: redirected to {}",
-                path.with_slash(step.query.as_deref())
-            )));
+            let to = path.with_slash(step.query.as_deref());
+            return Found::Next(Next::Answer(Ending::status(301, format_args!("a directory: redirected to {to}"))));
         }
         Found::Missing(tried)
     }
@@ -126,22 +127,22 @@ impl<'a> Way<'a> {
                     self.say(2, format_args!("the index {index} is of another route"));
                     Next::Step(next)
                 }
-                _ => Next::Answer(format!("200: the index {}", self.shown(route, &own, asked))),
+                _ => Next::Answer(Ending::status(200, format_args!("the index {}", self.shown(route, &own, asked)))),
             });
         }
         match route.features.listing {
-            Some(_) => Found::Next(Next::Answer("200: the listing of the directory".to_owned())),
+            Some(_) => Found::Next(Next::Answer(Ending::status(200, "the listing of the directory"))),
             None => Found::Missing(tried),
         }
     }
 
     /// The answer where no file is.
-    fn missing(&self, route: &Route, path: &SitePath<'_>, tried: &[String]) -> String {
+    fn missing(&self, route: &Route, path: &SitePath<'_>, tried: &[String]) -> Ending {
         let none = format!("there is no {}", tried.join(", "));
         let Some(page) = route.features.fallback.as_deref() else { return self.with_page(route, 404, &none) };
         let accept = self.request.fields.singleton("accept").value();
         match fallback::applies(path.as_bytes(), accept) {
-            true => format!("200: the fallback {}: {none}", name_of(page)),
+            true => Ending::status(200, format_args!("the fallback {}: {none}", name_of(page))),
             false => {
                 let why = format!("{none}; the fallback {} is for clients whose Accept has HTML", name_of(page));
                 self.with_page(route, 404, &why)

@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use sealion_http::path::SitePath;
-use sealion_http::{Method, Target};
-
-use super::super::route::{Action, Route};
-use super::{Site, Step, Way, client_of};
-use crate::site::plain_http;
+use super::super::route::Route;
+use super::{Site, Way, client_in_words};
 
 /// The name of a setting, and the address of its value in a route; 0: the route has none.
 type Setting = (&'static str, fn(&Route) -> usize);
@@ -26,19 +22,15 @@ const SETTINGS: [Setting; 10] = [
     ("header fields", |route| address(route.features.headers.as_ref())),
 ];
 
-impl<'a> Way<'a> {
-    /// Says what a route has, from where, and whether a guard refuses the request.
-    pub(super) fn explain_settings(&mut self, step: &Step<'a>, path: &SitePath<'_>) {
-        let route = step.route;
+impl Way<'_> {
+    /// Says what a route has, and from where.
+    pub(super) fn explain_settings(&mut self, route: &Route) {
         for (name, address) in SETTINGS.into_iter().filter(|(_, address)| address(route) != 0) {
             let from = self.site.origin(route, address);
             let effect = self.effect(name, route);
             self.say(2, format_args!("{name}, of {from}{effect}"));
         }
         self.say(2, format_args!("action, of {}", self.site.origin(route, |route| Arc::as_ptr(&route.action).addr())));
-        if self.refusal.is_none() {
-            self.refusal = self.refusal_by(step, path);
-        }
     }
 
     /// The effect of a guard on this request, for the line behind the guard's name.
@@ -47,15 +39,15 @@ impl<'a> Way<'a> {
         match name {
             "networks" => match (client, features.access.as_ref().is_some_and(|access| access.allows(client))) {
                 (None, _) => ": the client's address decides: add --client ADDRESS".to_owned(),
-                (Some(_), true) => format!(": {} may pass", client_of(client)),
+                (Some(_), true) => format!(": {} may pass", client_in_words(client)),
                 (Some(_), false) if route.may_authenticate_instead() => {
-                    format!(": {} has to authenticate", client_of(client))
+                    format!(": {} has to authenticate", client_in_words(client))
                 }
-                (Some(_), false) => format!(": {} is refused", client_of(client)),
+                (Some(_), false) => format!(": {} is refused", client_in_words(client)),
             },
             "maintenance" => {
                 match features.maintenance.as_ref().is_some_and(|maintenance| maintenance.admits(client)) {
-                    true => format!(": {} sees the site", client_of(client)),
+                    true => format!(": {} sees the site", client_in_words(client)),
                     false => ": the site answers 503".to_owned(),
                 }
             }
@@ -71,56 +63,17 @@ impl<'a> Way<'a> {
             _ => String::new(),
         }
     }
-
-    /// The answer of a guard that needs no password and no other server. In the order of [`super::super::answer`].
-    fn refusal_by(&self, step: &Step<'a>, path: &SitePath<'_>) -> Option<String> {
-        let (route, client) = (step.route, self.client.address);
-        let of = |address: fn(&Route) -> usize| self.site.origin(route, address);
-        if route.features.maintenance.as_ref().is_some_and(|maintenance| !maintenance.admits(client)) {
-            return Some(self.with_page(route, 503, "maintenance"));
-        }
-        if self.site.https_only && self.client.is_plain {
-            let Target::Path { path, query } = self.request.target else { return None };
-            let port = self.site.https.unwrap_or(443);
-            let to = plain_http::over_https(self.request.authority.unwrap_or_default(), port, path, query);
-            return Some(format!("308: https_only redirects to {to}"));
-        }
-        if route.is_internal && !step.is_led {
-            return Some(self.with_page(route, 404, "the route is internal: only other routes lead there"));
-        }
-        let is_refused =
-            client.is_some() && route.features.access.as_ref().is_some_and(|access| !access.allows(client));
-        if is_refused && !route.may_authenticate_instead() {
-            let from = of(|route| address(route.features.access.as_ref()));
-            return Some(self.with_page(route, 403, &format!("networks of {from} refuse {}", client_of(client))));
-        }
-        let asks_for_password =
-            route.features.basic_auth.is_some() && self.request.fields.first("authorization").is_none();
-        let is_admitted = route.may_authenticate_instead() && !is_refused;
-        if asks_for_password && !is_admitted && !matches!(&*route.action, Action::Deny) {
-            let from = of(|route| address(route.features.basic_auth.as_ref()));
-            return Some(self.with_page(
-                route,
-                401,
-                &format!("{from} asks for a password: add -H 'Authorization: …' to go on"),
-            ));
-        }
-        let takes_all = !matches!(&*route.action, Action::Files) || self.site.has_other_index(route, path);
-        match self.request.method {
-            Method::Get | Method::Head => None,
-            _ if takes_all => None,
-            Method::Other(_) => Some(self.with_page(route, 405, "files answer GET and HEAD alone")),
-            Method::Unknown(_) => Some(self.with_page(route, 501, "the method is unknown")),
-        }
-    }
 }
 
 impl Site {
-    /// Whether an index of a directory belongs to another route, which may take other methods.
-    fn has_other_index(&self, route: &Route, path: &SitePath<'_>) -> bool {
-        let Some(routes) = self.routes.as_ref().filter(|_| path.names_directory()) else { return false };
-        let mut indexes = route.indexes();
-        indexes.any(|index| routes.by_path(&path.child(index)).is_some_and(|other| !other.is_of_files()))
+    /// The route that networks of another one are inherited from.
+    pub(in crate::site) fn origin_of_networks(&self, route: &Route) -> String {
+        self.origin(route, |route| address(route.features.access.as_ref()))
+    }
+
+    /// The route that a password of another one is inherited from.
+    pub(in crate::site) fn origin_of_password(&self, route: &Route) -> String {
+        self.origin(route, |route| address(route.features.basic_auth.as_ref()))
     }
 
     /// The outermost route with the same value.

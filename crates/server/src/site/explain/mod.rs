@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use sealion_http::path::SitePath;
 use sealion_http::{Request, Target};
 
-use self::ending::RESPONSE_OF;
+use self::ending::Ending;
 use super::answer::Client;
 use super::forwarded_path::ForwardedPath;
 use super::pages::{ErrorPage, Page};
@@ -32,7 +32,7 @@ const MAX_TURNS: usize = 10;
 impl Site {
     /// The way of a request, a line for each step, and how it is answered.
     pub(crate) fn explain(&self, request: &Request<'_>, client: Client) -> String {
-        let way = Way { site: self, request, client, lines: String::new(), refusal: None };
+        let way = Way { site: self, request, client, lines: String::new() };
         way.explain()
     }
 }
@@ -43,8 +43,6 @@ struct Way<'a> {
     request: &'a Request<'a>,
     client: Client,
     lines: String,
-    /// The first answer that a guard gives in place of all that follows.
-    refusal: Option<String>,
 }
 
 /// A route on the way, with the path that led there.
@@ -60,14 +58,13 @@ struct Step<'a> {
 enum Next<'a> {
     Step(Step<'a>),
     /// How the request is answered.
-    Answer(String),
+    Answer(Ending),
 }
 
 impl<'a> Way<'a> {
     fn explain(mut self) -> String {
-        let answer = self.follow();
-        let words = self.refusal.take().unwrap_or(answer);
-        let answer = self.ending(words);
+        let ending = self.follow();
+        let answer = self.ending(ending);
         self.say(1, format_args!("answer: {answer}"));
         self.lines
     }
@@ -78,8 +75,10 @@ impl<'a> Way<'a> {
         let _ = writeln!(self.lines, "{:indent$}{what}", "", indent = 2 * depth);
     }
 
-    fn follow(&mut self) -> String {
-        let Target::Path { path: raw, query } = self.request.target else { return "405: it names no path".to_owned() };
+    fn follow(&mut self) -> Ending {
+        let Target::Path { path: raw, query } = self.request.target else {
+            return Ending::status(405, "it names no path");
+        };
         let (route, path) = self.site.locate(self.request, self.client, Disk::Waits);
         let path = match path {
             Ok(path) => path,
@@ -87,8 +86,8 @@ impl<'a> Way<'a> {
                 self.say(1, format_args!("{raw}: {}", self.site.named_in_words(route)));
                 return match status.code() {
                     404 if SitePath::parse(raw, true).is_ok() => self.with_page(route, 404, files::HIDDEN),
-                    404 => "404: no file can have this path".to_owned(),
-                    code => format!("{code}: the path or a condition can be read in several ways"),
+                    404 => Ending::status(404, "no file can have this path"),
+                    code => Ending::status(code, "the path or a condition can be read in several ways"),
                 };
             }
         };
@@ -106,7 +105,7 @@ impl<'a> Way<'a> {
                 .iter()
                 .any(|(route, raw, query)| (*route, raw, query) == (step.route.number, &step.raw, &step.query));
             if is_again || seen.len() > MAX_TURNS {
-                return "500: the routes lead in a circle".to_owned();
+                return Ending::status(500, "the routes lead in a circle");
             }
         }
     }
@@ -128,7 +127,7 @@ impl<'a> Way<'a> {
     fn explain_step(&mut self, step: &Step<'a>) -> Next<'a> {
         let Step { route, raw, query, is_led } = step;
         let parsed = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw));
-        let Ok(parsed) = parsed else { return Next::Answer(format!("404: no path is {raw}")) };
+        let Ok(parsed) = parsed else { return Next::Answer(Ending::status(404, format_args!("no path is {raw}"))) };
         let asked = Asked { is_led: *is_led, ..self.site.asked(self.request, &parsed, query.as_deref(), self.client) };
         let shown = String::from_utf8_lossy(parsed.full()).into_owned();
         self.say(1, format_args!("{shown}: {}", self.site.named_in_words(route)));
@@ -139,7 +138,7 @@ impl<'a> Way<'a> {
                 self.say(2, format_args!("conditions of {label}: {holds}{hint}"));
             }
         }
-        self.explain_settings(step, &parsed);
+        self.explain_settings(route);
         let asked = Asked { groups: Some(&route.groups), ..asked };
         self.explain_action(step, &parsed, &asked)
     }
@@ -161,11 +160,11 @@ impl<'a> Way<'a> {
                         self.say(2, format_args!("copies {share}% of the requests to {name}"));
                     }
                     let intercepts = if rule.intercept_errors { ", whose errors get the error pages" } else { "" };
-                    Next::Answer(format!("{RESPONSE_OF}{name}{intercepts}"))
+                    Next::Answer(Ending::upstream(format_args!("{name}{intercepts}")))
                 }
-                Err(status) => Next::Answer(format!("{status}: its values name no server")),
+                Err(status) => Next::Answer(Ending::status(status.code(), "its values name no server")),
             },
-            Action::Respond(respond) if respond.is_withheld() => Next::Answer(ending::NO_RESPONSE.to_owned()),
+            Action::Respond(respond) if respond.is_withheld() => Next::Answer(Ending::nothing()),
             Action::Respond(respond) => {
                 Next::Answer(self.with_page(route, respond.status.code(), "a response of its own"))
             }
@@ -173,9 +172,9 @@ impl<'a> Way<'a> {
                 Ok(response) => {
                     let location = response.fields.location.unwrap_or_default();
                     self.say(2, format_args!("redirects to {location}"));
-                    Next::Answer(format!("{}: a redirect to {location}", response.status.code()))
+                    Next::Answer(Ending::status(response.status.code(), format_args!("a redirect to {location}")))
                 }
-                Err(_) => Next::Answer("400: a value of the request fits no URL".to_owned()),
+                Err(_) => Next::Answer(Ending::status(400, "a value of the request fits no URL")),
             },
             Action::Deny => Next::Answer(self.with_page(route, 403, "the route denies every request")),
             Action::Rewrite(rewrite) => {
@@ -219,7 +218,7 @@ impl<'a> Way<'a> {
                     Some(Ok(route)) => {
                         Next::Step(Step { route, raw: step.raw.clone(), query: step.query.clone(), is_led: true })
                     }
-                    _ => Next::Answer(format!("404: no route has the name {name}")),
+                    _ => Next::Answer(Ending::status(404, format_args!("no route has the name {name}"))),
                 }
             }
         }
@@ -229,16 +228,16 @@ impl<'a> Way<'a> {
     fn lead_to(&self, step: &Step<'a>, to: &str) -> Next<'a> {
         let (raw, own) = to.split_once('?').map_or((to, None), |(raw, query)| (raw, Some(query)));
         let Ok(path) = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)) else { return unfit() };
-        let query = own.map(str::to_owned).or_else(|| step.query.clone());
+        let query = own.map_or_else(|| step.query.clone(), |own| Some(own.to_owned()).filter(|own| !own.is_empty()));
         let asked = self.site.asked(self.request, &path, query.as_deref(), self.client);
         match self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits) {
             Ok(route) => Next::Step(Step { route, raw: raw.to_owned(), query, is_led: true }),
-            Err(status) => Next::Answer(format!("{status}: a condition can be read in several ways")),
+            Err(status) => Next::Answer(Ending::status(status.code(), "a condition can be read in several ways")),
         }
     }
 
     /// A status with its reason, and the error page of a route for it.
-    fn with_page(&self, route: &Route, status: u16, why: &str) -> String {
+    fn with_page(&self, route: &Route, status: u16, why: &str) -> Ending {
         let pages = route.features.error_pages.as_ref();
         let page = sealion_http::Status::new(status).and_then(|status| pages?.get(status));
         let page = match page {
@@ -246,7 +245,7 @@ impl<'a> Way<'a> {
             Some(ErrorPage::File(page, _)) => format!(", with the error page {}", name_of(page)),
             Some(ErrorPage::Elsewhere(target)) => format!(", then error_pages leads to {}", target.text.value),
         };
-        format!("{status}: {why}{page}")
+        Ending::status(status, format_args!("{why}{page}"))
     }
 }
 
@@ -255,10 +254,10 @@ fn name_of(page: &Page) -> String {
 }
 
 fn unfit<'a>() -> Next<'a> {
-    Next::Answer("400: a value of the request fits no path".to_owned())
+    Next::Answer(Ending::status(400, "a value of the request fits no path"))
 }
 
 /// The client's address in words.
-fn client_of(address: Option<IpAddr>) -> String {
+pub(super) fn client_in_words(address: Option<IpAddr>) -> String {
     address.map_or_else(|| "a client without an address".to_owned(), |address| address.to_string())
 }

@@ -90,7 +90,7 @@ impl SiteConfig {
             let known = Known { groups: Some(&root.groups), tables: &context.tables, in_response: false };
             directory::template(path, known, "site.root", problems).map(Arc::new)
         });
-        let everything = RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false };
+        let everything = RoutePath::everything();
         let own = self.root_route();
         let action = own.action(&everything, &root, self, ("site", context), problems);
         let action = Arc::new(action.unwrap_or(Action::Files));
@@ -213,6 +213,7 @@ impl SiteConfig {
             conditions: None,
             is_internal: around.is_some_and(|around| around.route.is_internal),
             names_ends: false,
+            excluded_folder: None,
             is_named: false,
             is_once: around.is_some_and(|around| around.route.is_once),
             guards: 0,
@@ -309,6 +310,7 @@ impl Tree<'_> {
         route.is_internal |= own.internal;
         route.is_once |= own.once;
         route.names_ends = !matches!(path, RoutePath::Prefix { .. });
+        route.excluded_folder = path.excluded_folder().map(Box::from);
         if own.alias.is_some() {
             route.alias = path.directory().unwrap_or_default().into();
         } else if own.root.is_some() {
@@ -357,6 +359,7 @@ impl Tree<'_> {
             None => !self.taken.insert(place),
             Some(_) => self.taken.contains(&place),
         };
+        let is_taken = is_taken || path.with_folder().is_some_and(|path| self.taken.contains(&(within, path)));
         if let Some(text) = own.path.as_ref().filter(|_| is_taken) {
             let what = "is never reached: a route before it has the same path and no match: remove one of them, or write this one first";
             problems.add(&text.span, &format!("{KEY}.path"), what);

@@ -10,12 +10,12 @@
 use std::collections::BTreeMap;
 
 use super::expressions::{AUTOMATA_SIZE, Expressions, Source};
-use super::path::RoutePath;
-use super::texts::{Text, Texts, Walk};
+use super::path::{Folder, RoutePath};
+use super::texts::{PrefixRoute, Text, Texts, Walk};
 use crate::site::look_around::{LookAround, TooManySteps};
 
 /// A route in the choice, by its number.
-pub(super) type RouteNumber = usize;
+pub(in crate::site) type RouteNumber = usize;
 
 /// All routes of a site that a path can choose, compiled.
 #[derive(Debug)]
@@ -125,9 +125,12 @@ impl<E: From<TooManySteps>> Search<'_, E> {
 
     /// The route of the longest prefix, and whether it goes before expressions.
     fn longest_prefix(&mut self, level: &Level, walk: &Walk<'_>) -> Result<(Option<Found>, bool), E> {
-        for prefix in level.texts.prefixes(walk) {
-            for (route, is_final) in &prefix.routes {
-                if (self.admits)(*route)? {
+        if !walk.has_prefix() {
+            return Ok((None, false));
+        }
+        for (prefix, is_folder) in level.texts.prefixes(walk) {
+            for PrefixRoute { route, is_final, folder } in &prefix.routes {
+                if !(is_folder && *folder == Folder::Excluded) && (self.admits)(*route)? {
                     return Ok((Some(self.inside(*route)?), *is_final));
                 }
             }
@@ -150,16 +153,16 @@ impl Level {
     fn new(candidates: &[&Candidate], room: &mut usize) -> Result<Self, String> {
         let (mut texts, mut expressions) = (BTreeMap::new(), Vec::new());
         for Candidate { route, path, .. } in candidates {
-            let mut text = |bytes: &[u8], prefix: Option<bool>| {
+            let mut text = |bytes: &[u8], prefix: Option<(bool, Folder)>| {
                 let text: &mut (Vec<_>, Vec<_>) = texts.entry(Box::from(bytes)).or_default();
                 match prefix {
-                    Some(is_final) => text.0.push((*route, is_final)),
+                    Some((is_final, folder)) => text.0.push(PrefixRoute { route: *route, is_final, folder }),
                     None => text.1.push(*route),
                 }
             };
             match path {
                 RoutePath::Exact(bytes) => text(bytes, None),
-                RoutePath::Prefix { text: bytes, is_final } => text(bytes, Some(*is_final)),
+                RoutePath::Prefix { text: bytes, is_final, folder } => text(bytes, Some((*is_final, *folder))),
                 RoutePath::Expression { text, ignores_case } => {
                     let source = Source::Pattern { text: text.clone(), ignores_case: *ignores_case };
                     expressions.push((*route, source));

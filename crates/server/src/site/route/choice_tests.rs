@@ -100,6 +100,16 @@ fn a_directory_has_its_path_without_the_slash() {
 }
 
 #[test]
+fn a_star_behind_the_slash_leaves_the_path_of_the_folder_out() {
+    let paths = [("/api", "/"), ("/api/", "/api/*"), ("/api/x", "/api/*"), ("/apix", "/")];
+    check("/\n/api/*", &paths);
+    check("/api/*\n/api/", &[("/api", "/api/"), ("/api/", "/api/*"), ("/api/x", "/api/*")]);
+    // A route without it goes on to the expressions of its level.
+    check("/a/\n  /a/b/*\n~ b$", &[("/a/b", "~ b$"), ("/a/b/", "/a/b/*"), ("/a/b/c", "/a/b/*"), ("/a", "/a/")]);
+    check("^~ /a/*\n~ a", &[("/a", "~ a"), ("/a/", "^~ /a/*"), ("/a/x", "^~ /a/*")]);
+}
+
+#[test]
 fn the_first_expression_goes_before_prefixes() {
     check(
         "/p/\n~ \\.php$\n~ ^/p/.*\\.php$\n^~ /static/\n/static/deep/",
@@ -213,7 +223,11 @@ impl Numbers {
                 RoutePath::Expression { text: EXPRESSIONS[self.below(5)].to_owned(), ignores_case: self.below(2) == 0 }
             }
             3 => RoutePath::LookAround("a(?!b)".to_owned()),
-            n => RoutePath::Prefix { text: bytes, is_final: n == 4 },
+            n => RoutePath::Prefix {
+                folder: if n > 7 && bytes.ends_with(b"/") { Folder::Excluded } else { Folder::Included },
+                text: bytes,
+                is_final: n == 4,
+            },
         }
     }
 }
@@ -234,10 +248,10 @@ impl Plain<'_> {
         // The path itself, the directory, then others by their length; the first of the file among equal ones.
         let mut prefixes: Vec<(usize, &Candidate, bool)> = Vec::new();
         for one in level() {
-            let RoutePath::Prefix { text, is_final } = &one.path else { continue };
+            let RoutePath::Prefix { text, is_final, folder } = &one.path else { continue };
             let rank = match text {
                 text if **text == *full => 0,
-                text if text.strip_suffix(b"/") == Some(full) => 1,
+                text if text.strip_suffix(b"/") == Some(full) && *folder == Folder::Included => 1,
                 text if full.starts_with(text) => 1000 - text.len(),
                 _ => continue,
             };

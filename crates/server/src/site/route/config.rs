@@ -150,10 +150,10 @@ configs! {
     /// Some paths of a site, with settings and an action of their own. It inherits whatever it does not set from the site, or from the route that it lies
     /// within. docs/routes.md shows examples.
     route {
-        /// Paths. `/api/`: everything beneath it, and `/api`. `/api`: everything that begins so, `/apix` too. `= /healthz`: this path alone.
-        /// `~ \.php$`: an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking. `^~ /images/`: a prefix that goes before
-        /// expressions. The exact path is chosen, else the first expression of the file that matches, else the longest prefix
-        /// [default: the paths of the route around it]
+        /// Paths. `/api/`: everything beneath it, and `/api`. `/api/*`: the same without `/api`. `/api`: everything that begins so, `/apix` too.
+        /// `= /healthz`: this path alone. `~ \.php$`: an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking.
+        /// `^~ /images/`: a prefix that goes before expressions. The exact path is chosen, else the first expression of the file that matches, else the
+        /// longest prefix [default: the paths of the route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
         name: Option<At<String>>,

@@ -51,7 +51,9 @@ pub(crate) use config::{RouteConfig, SiteConfig};
 pub(crate) use directory::literally;
 pub(super) use directory::{FileLocation, has_placeholders};
 
-use choice::{Choice, RouteNumber};
+pub(super) use choice::RouteNumber;
+
+use choice::Choice;
 pub(super) use condition::{ColdPath, Disk};
 
 use condition::{Condition, Holds};
@@ -93,6 +95,8 @@ pub(crate) struct Route {
     is_once: bool,
     /// Whether its path is exact or an expression: it says each path, with and without a slash at the end.
     pub(super) names_ends: bool,
+    /// The folder of `/a/*`, without slashes at its ends.
+    excluded_folder: Option<Box<[u8]>>,
     /// Whether only its name leads to it.
     is_named: bool,
     /// Equal for routes with the same guards.
@@ -215,6 +219,11 @@ impl Route {
         directory.is_some_and(|directory| directory.as_bytes() == path.as_bytes())
     }
 
+    /// Whether it has the path of a folder and leaves out the same path without the slash at its end: the author of `/a/*` tells them apart.
+    pub(super) fn leaves_out(&self, path: &SitePath<'_>) -> bool {
+        path.names_directory() && self.excluded_folder.as_deref() == Some(path.as_bytes())
+    }
+
     /// Whether a password or another server's consent stands for the network of the client.
     pub(super) fn may_authenticate_instead(&self) -> bool {
         let features = &self.features;
@@ -329,6 +338,15 @@ impl Routes {
     /// 400: the request has several values for a condition that decides about guards.
     pub(super) fn choose(&self, asked: &Asked<'_>, disk: Disk<'_>) -> Result<Option<&Route>, Status> {
         let found = self.choice.find(asked.path.full(), &mut self.admits(asked, disk))?;
+        Ok(found.map(|number| &self.all[number]))
+    }
+
+    /// The route for the path that a client asks for, where no route has conditions. `None`: the root.
+    ///
+    /// # Errors
+    /// An expression takes too many steps.
+    pub(super) fn choose_by_path(&self, path: &SitePath<'_>) -> Result<Option<&Route>, Status> {
+        let found = self.choice.find::<Status>(path.full(), &mut |_| Ok(true))?;
         Ok(found.map(|number| &self.all[number]))
     }
 

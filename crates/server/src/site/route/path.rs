@@ -12,11 +12,12 @@ use crate::values::{At, Problems};
 pub(super) enum RoutePath {
     /// `= /a`: only this path.
     Exact(Box<[u8]>),
-    /// `/a/` or `^~ /a/`: paths that begin so.
+    /// `/a/`, `/a/*` or `^~ /a/`: paths that begin so.
     Prefix {
         text: Box<[u8]>,
         /// Whether expressions do not go before it.
         is_final: bool,
+        folder: Folder,
     },
     /// `~ \.php$` or `~* \.php$`: paths that match.
     Expression {
@@ -28,7 +29,21 @@ pub(super) enum RoutePath {
     LookAround(String),
 }
 
+/// The path of a folder without the slash at its end, for a prefix that ends in a slash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Folder {
+    /// `/a/` has the path `/a` too.
+    Included,
+    /// `/a/*` has `/a/` and the paths beneath it.
+    Excluded,
+}
+
 impl RoutePath {
+    /// The paths of a site.
+    pub(super) fn everything() -> Self {
+        RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false, folder: Folder::Included }
+    }
+
     /// Parses the key, and adds errors to `problems`.
     pub(super) fn parse(text: &At<String>, key: &str, problems: &mut Problems) -> Option<Self> {
         if let Some(expression) = text.strip_prefix(SIGN) {
@@ -50,7 +65,28 @@ impl RoutePath {
             Some(path) => (path, true),
             None => (text.as_str(), false),
         };
-        Some(RoutePath::Prefix { text: plain(path, &text.span, key, problems)?, is_final })
+        let (path, folder) = match path.strip_suffix('*').filter(|path| path.ends_with('/')) {
+            // No path leaves out the slash of the root.
+            Some("/") => ("/", Folder::Included),
+            Some(path) => (path, Folder::Excluded),
+            None => (path, Folder::Included),
+        };
+        Some(RoutePath::Prefix { text: plain(path, &text.span, key, problems)?, is_final, folder })
+    }
+
+    /// The same, with the path of its folder. `None`: it is another form, or has that path.
+    pub(super) fn with_folder(&self) -> Option<Self> {
+        match self {
+            RoutePath::Prefix { text, is_final, folder: Folder::Excluded } => {
+                Some(RoutePath::Prefix { text: text.clone(), is_final: *is_final, folder: Folder::Included })
+            }
+            _ => None,
+        }
+    }
+
+    /// The folder whose path the form leaves out, without slashes at its ends.
+    pub(super) fn excluded_folder(&self) -> Option<&[u8]> {
+        self.with_folder().and(self.directory())
     }
 
     /// The directory of the route, without slashes at its ends. `None`: it is not a directory.
@@ -68,7 +104,10 @@ impl RoutePath {
             RoutePath::Expression { .. } | RoutePath::LookAround(_) => return true,
         };
         match self {
-            RoutePath::Prefix { text, .. } => inner.starts_with(text),
+            RoutePath::Prefix { text, folder, .. } => {
+                let is_folder = *folder == Folder::Included && text.strip_suffix(b"/") == Some(inner);
+                inner.starts_with(text) || is_folder && matches!(other, RoutePath::Exact(_))
+            }
             RoutePath::Exact(own) => own == inner,
             RoutePath::Expression { .. } | RoutePath::LookAround(_) => true,
         }
@@ -110,17 +149,40 @@ mod tests {
 
     #[test]
     fn each_kind_of_path_is_known_by_its_sign() {
-        let prefix = |text: &str, is_final| RoutePath::Prefix { text: text.as_bytes().into(), is_final };
+        let of_prefix =
+            |text: &str, is_final, folder| RoutePath::Prefix { text: text.as_bytes().into(), is_final, folder };
+        let prefix = |text, is_final| of_prefix(text, is_final, Folder::Included);
         for (text, expected) in [
             ("= /a", RoutePath::Exact(b"/a".as_slice().into())),
             ("/a", prefix("/a", false)),
             ("^~ /a/", prefix("/a/", true)),
+            ("/a/*", of_prefix("/a/", false, Folder::Excluded)),
+            ("^~ /a/*", of_prefix("/a/", true, Folder::Excluded)),
+            ("/*", prefix("/", false)),
+            ("/a*", prefix("/a*", false)),
             ("~ \\.php$", RoutePath::Expression { text: "\\.php$".into(), ignores_case: false }),
             ("~~ ^/a(?!b)", RoutePath::LookAround("^/a(?!b)".into())),
             ("~* ^/a b", RoutePath::Expression { text: "^/a b".into(), ignores_case: true }),
         ] {
             let mut problems = Problems::of_arguments();
             assert_eq!(RoutePath::parse(&text.to_owned().into(), "path", &mut problems), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_route_contains_the_path_of_its_folder_unless_it_leaves_it_out() {
+        let path =
+            |text: &str| RoutePath::parse(&text.to_owned().into(), "path", &mut Problems::of_arguments()).unwrap();
+        for (outer, inner, expected) in [
+            ("/a/", "= /a", true),
+            ("/a/*", "= /a", false),
+            ("/a/*", "= /a/", true),
+            ("/a/*", "/a/b", true),
+            ("/a/", "/a", false),
+            ("/a/", "= /ab", false),
+            ("/", "= /", true),
+        ] {
+            assert_eq!(path(outer).may_contain(&path(inner)), expected, "{outer} {inner}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The exact paths and prefixes of a level of routes, as one tree of bytes: a path walks down it once.
 
 use super::choice::RouteNumber;
+use super::path::Folder;
 
 /// The texts of a level.
 #[derive(Debug, Default)]
@@ -26,10 +27,19 @@ struct Node {
 /// A prefix of paths, for one or more routes.
 #[derive(Debug)]
 pub(super) struct Prefix {
-    /// In the order of the file, each with whether it is marked `^~`.
-    pub(super) routes: Vec<(RouteNumber, bool)>,
+    /// In the order of the file.
+    pub(super) routes: Vec<PrefixRoute>,
     /// The place of the longest other prefix of this one.
     shorter: Option<usize>,
+}
+
+/// A route of a prefix.
+#[derive(Debug)]
+pub(super) struct PrefixRoute {
+    pub(super) route: RouteNumber,
+    /// Whether it is marked `^~`.
+    pub(super) is_final: bool,
+    pub(super) folder: Folder,
 }
 
 /// A text with its routes, while the tree is built.
@@ -37,7 +47,7 @@ pub(super) struct Prefix {
 pub(super) struct Text {
     pub(super) bytes: Box<[u8]>,
     /// In the order of the file.
-    pub(super) prefix: Vec<(RouteNumber, bool)>,
+    pub(super) prefix: Vec<PrefixRoute>,
     pub(super) exact: Vec<RouteNumber>,
 }
 
@@ -52,6 +62,12 @@ pub(super) struct Walk<'a> {
     directory: Option<usize>,
     /// The place of the longest prefix that is shorter than the path.
     shorter: Option<usize>,
+}
+
+impl Walk<'_> {
+    pub(super) fn has_prefix(&self) -> bool {
+        self.shorter.is_some() || self.whole.is_some() || self.directory.is_some()
+    }
 }
 
 impl Texts {
@@ -116,10 +132,11 @@ impl Texts {
         Walk { exact: &node.exact, whole: node.prefix, directory: slash.and_then(|slash| slash.prefix), ..walk }
     }
 
-    /// The prefixes that a path meets, in the order of choice: the whole path, the directory of that name, then the longest one.
-    pub(super) fn prefixes(&self, walk: &Walk<'_>) -> impl Iterator<Item = &Prefix> {
+    /// The prefixes that a path meets, in the order of choice: the whole path, the folder of that name, then the longest one. Each with whether it is the folder.
+    pub(super) fn prefixes(&self, walk: &Walk<'_>) -> impl Iterator<Item = (&Prefix, bool)> {
         let shorter = std::iter::successors(walk.shorter, |place| self.prefixes[*place].shorter);
-        walk.whole.into_iter().chain(walk.directory).chain(shorter).map(|place| &self.prefixes[place])
+        let all = walk.whole.into_iter().chain(walk.directory).chain(shorter);
+        all.map(|place| (&self.prefixes[place], Some(place) == walk.directory))
     }
 }
 

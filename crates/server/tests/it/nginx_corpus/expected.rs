@@ -2,7 +2,6 @@
 
 /// Each with the reason. An idiom that agrees is removed, so that the list only gets shorter.
 pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
-    ("alias-and-root", "a prefix with a slash has the path without it, which is redirected"),
     ("caret-before-regex", "a script that is sent as a file has the media type of PHP"),
     ("directory-without-index", "by design: 404 where nginx answers 403"),
     ("dot-segments", "by design: 400, since no client library sends such paths"),

@@ -26,7 +26,9 @@ fn answer_of(shown: &str) -> &str {
 fn a_guard_of_another_reading_is_explained_as_it_answers() {
     let (site, app) = (Site::new(), echo());
     add_users(&site, "users", &["ada"]);
-    for name in ["index.html", "private/secret.txt", "lib/l.php", "admin/panel.php", "wp-config.php", "index.php"] {
+    for name in
+        ["index.html", "private/secret.txt", "lib/l.php", "admin/panel.php", "wp-config.php", "index.php", "office/x"]
+    {
         site.add(name, "content");
     }
     let keys = format!(
@@ -62,6 +64,10 @@ fn a_guard_of_another_reading_is_explained_as_it_answers() {
         [[site.route]]
         path = "/lib/"
         deny = true
+
+        [[site.route]]
+        path = "/office/"
+        access = {{ allow = ["10.0.0.0/8"] }}
 
         [[site.route]]
         path = "/lost/"
@@ -105,6 +111,8 @@ fn a_guard_of_another_reading_is_explained_as_it_answers() {
         let shown = explain(&file, &format!("GET https://example.org{target}"), &[]);
         answer_of(&shown).to_owned()
     };
+    let shown = explain(&file, "GET https://example.org/v1.2/office/x", &["--client", "192.0.2.1"]);
+    assert_eq!(answer_of(&shown), "403: /office/x is of route /office/, whose networks refuse 192.0.2.1", "{shown}");
     assert_eq!(answer("/v1.2/private/secret.txt"), "403: /private/secret.txt is of route /private/, which is closed");
     assert!(
         answer("/lost/x").starts_with(&format!("the response of {}, in place of 404: there is no ", app.url())),

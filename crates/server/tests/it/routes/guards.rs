@@ -118,14 +118,19 @@ fn a_path_with_readings_of_other_guards_is_refused() {
         ("redirect = 'https://other.example/'".to_owned(), 308),
     ];
     for (guard, status) in guards {
-        for path in ["/admin/", "~* ^/admin(/|$)", "^~ /admin/"] {
+        for path in ["/admin/", "~* ^/admin(/|$)", "^~ /admin/", "/admin/*"] {
+            let is_star = path.ends_with('*');
             let keys = format!(
                 "[[site.route]]\npath = '/'\nproxy = {{ to = '{}' }}\n[[site.route]]\npath = '{path}'\n{guard}\n",
                 upstream.url()
             );
             let server = site.config(&keys).serve_from_user_space();
             assert_eq!(statuses(&site, &server, "/admin/x"), [status, status], "{guard} {path}");
-            assert_eq!(statuses(&site, &server, "/admin"), [status, status], "{guard} {path}");
+            // A redirect of a folder is no guard of its name.
+            if !(is_star && guard.starts_with("redirect")) {
+                let expected = if is_star { 400 } else { status };
+                assert_eq!(statuses(&site, &server, "/admin"), [expected; 2], "{guard} {path}");
+            }
             assert_eq!(statuses(&site, &server, "/public"), [200, 200], "{guard} {path}");
             for target in SPELLINGS {
                 for found in statuses(&site, &server, target) {
@@ -154,6 +159,61 @@ fn an_exact_guard_holds_with_and_without_the_last_slash() {
     assert_eq!(statuses(&site, &server, "/admin/"), [400, 400]);
     assert_eq!(statuses(&site, &server, "/api"), [308, 308]);
     assert_eq!(fetched(&site, &server, "/api/"), (200, "GET /api/".to_owned()));
+}
+
+/// `/api/*` leaves `/api` to the route around it.
+#[test]
+fn a_star_tells_a_folder_from_its_name() {
+    let (site, app) = (Site::new(), echo());
+    for name in ["shut/a.txt", "open/a.txt"] {
+        site.add(name, "content");
+    }
+    let keys = format!(
+        r#"
+        [[site.route]]
+        path = "/shut/*"
+        deny = true
+
+        [[site.route]]
+        path = "/app/"
+        proxy = {{ to = "{app}" }}
+
+        [[site.route.route]]
+        path = "/app/shut/*"
+        deny = true
+
+        [[site.route]]
+        path = "/closed/"
+        access = {{ deny = ["127.0.0.0/8"] }}
+
+        [[site.route.route]]
+        path = "/closed/pub/*"
+        access = {{}}
+        proxy = {{ to = "{app}" }}
+        "#,
+        app = app.url(),
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for (target, expected) in [
+        ("/shut", 301),
+        ("/shut/", 403),
+        ("/shut/a.txt", 403),
+        ("/open", 301),
+        // An application may read `/app/shut` as the closed folder.
+        ("/app/shut", 400),
+        ("/app/shut/", 403),
+        ("/app/shut/x", 403),
+        ("/app/shutx", 200),
+        ("/closed/pub", 403),
+        ("/closed/pub/", 200),
+        ("/closed/pub/x", 200),
+        ("/closed/pub/..%2f", 404),
+        ("/closed/pub;x", 403),
+        ("/closed/pub/;x", 200),
+        ("/closed/pubs", 403),
+    ] {
+        assert_eq!(statuses(&site, &server, target), [expected; 2], "{target}");
+    }
 }
 
 #[test]
