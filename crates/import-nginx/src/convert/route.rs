@@ -482,7 +482,7 @@ fn of_everything(context: &mut Context, block: &Block<'_, '_>, variables: &Varia
     (acts || everything.list("route").next().is_some()).then_some(everything)
 }
 
-/// The routes of a server, those of its locations behind the routes of its rewrite phase.
+/// The routes of a server, with the routes of its locations behind the routes of its rewrite phase.
 fn behind(mut before: Vec<Table>, routes: Vec<Table>) -> Vec<Table> {
     if before.is_empty() {
         return routes;
