@@ -59,7 +59,7 @@ pub struct RunInfo {
     /// The machine that the client ran on, if it was another one.
     #[serde(default)]
     pub client: String,
-    /// Limits of the servers, of which `limits` tells too: processors, memory, bandwidth; empty: none.
+    /// Limits of the servers in words: processors, memory, bandwidth; empty: none.
     #[serde(default)]
     pub server_limits: String,
     /// Limits of the figures, a sentence each: loopback, virtual machine, shared cores.

@@ -98,7 +98,8 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    cautions.extend(info.limits.iter().map(|limit| format!("Limit: {limit}")));
+    let of_servers = Some(&info.server_limits).filter(|limits| !limits.is_empty());
+    cautions.extend(info.limits.iter().chain(of_servers).map(|limit| format!("Limit: {limit}")));
     cautions.extend(info.warnings.iter().map(|warning| format!("Preflight: {warning}")));
     cautions.extend(info.arms.iter().filter(|arm| !arm.outside.is_empty()).map(|arm| {
         format!("Not proven: {} ran elsewhere, at {}: its path is what its name says", arm.name, arm.outside)

@@ -42,6 +42,8 @@ pub(super) struct Prepared {
 }
 
 pub(super) fn prepare(options: &Options) -> Result<Prepared> {
+    // First: the loopback interface of a new namespace is down, and the probe connects to itself.
+    options.limits.shape()?;
     let probe = probe::probe();
     let mut absent = Vec::new();
     let client = match &options.agent {
@@ -70,8 +72,6 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     preflight::consent(&findings, options.yes)?;
 
     let group = options.limits.group()?;
-    // Before the servers start, and before the client's threads do.
-    options.limits.shape()?;
     let files = match &options.files {
         Some(directory) => directory.clone(),
         None => files_directory()?,
@@ -333,15 +333,13 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
     versions.extend(setup.sealion.iter().map(|sealion| version("sealion", sealion.version.clone())));
     versions.extend(setup.nginx.iter().map(|nginx| version("nginx", nginx.version.clone())));
     let names: Vec<&str> = plan.studies.iter().map(|study| study.name.name()).collect();
-    let mut limits = preflight::limits(&machine, options.address.is_loopback());
-    let server_limits = options.limits.in_words().unwrap_or_default();
-    limits.extend((!server_limits.is_empty()).then(|| server_limits.clone()));
+    let limits = preflight::limits(&machine, options.address.is_loopback());
     RunInfo {
         study: if names.len() > 1 { "all".to_owned() } else { names.join("") },
         command: options.command.clone(),
         started: since_1970(),
         limits,
-        server_limits,
+        server_limits: options.limits.in_words().unwrap_or_default(),
         machine,
         kernel: preflight::kernel(),
         aead_drivers: preflight::aead_drivers(probe),

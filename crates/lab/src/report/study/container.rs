@@ -90,7 +90,7 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let mut figures: Vec<Beside> = figures.collect();
     if !figures.is_empty() {
         figures.push(Beside {
-            name: "from another computer".into(),
+            name: "from another computer, and under limits".into(),
             published: published::CONTAINER_ELSEWHERE.into(),
             here: "not measured: client and server share the machine".into(),
         });
