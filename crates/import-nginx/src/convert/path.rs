@@ -76,18 +76,23 @@ impl Path {
     pub(super) fn key(&self) -> Option<String> {
         match self {
             Path::Exact(text) => Some(format!("= {text}")),
-            Path::Prefix { text, is_final } => {
-                let sign = if *is_final { "^~ " } else { "" };
-                // `location /api/` has not the path `/api`.
-                let star = if text.len() > 1 && text.ends_with('/') { "*" } else { "" };
-                Some(format!("{sign}{text}{star}"))
+            // `location /api/` has not the path `/api`.
+            Path::Prefix { text, .. } if text.len() > 1 && text.ends_with('/') => {
+                self.key_with_folder().map(|key| key + "*")
             }
+            Path::Prefix { .. } => self.key_with_folder(),
             Path::Expression { text, ignores_case } => {
                 Some(format!("~{} {text}", if *ignores_case { "*" } else { "" }))
             }
             Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Named(_) | Path::Inherited => None,
         }
+    }
+
+    /// The key of a prefix that has the path of its folder too. `None`: it is another form.
+    pub(super) fn key_with_folder(&self) -> Option<String> {
+        let Path::Prefix { text, is_final } = self else { return None };
+        Some(format!("{}{text}", if *is_final { "^~ " } else { "" }))
     }
 
     /// An expression for its paths as `{path.decoded}` has them. `None`: its paths are exact, or none.

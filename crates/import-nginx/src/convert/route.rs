@@ -185,11 +185,11 @@ fn leave_to_locations(table: &mut Table, block: &Block<'_, '_>) {
 
 /// nginx redirects the path of a folder that a location forwards to the same with a slash, before it asks a guard.
 fn redirect_to_slash(table: &mut Table, block: &Block<'_, '_>) {
-    let Path::Prefix { text, is_final } = &block.path else { return };
+    let (Some(text), Some(key)) = (block.path.prefix(), block.path.key_with_folder()) else { return };
     let Some(folder) = text.strip_suffix('/').filter(|folder| !folder.is_empty() && block.passes()) else { return };
     let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
     let to = if is_plain { text } else { "{path}/" };
-    table.set("path", format!("{}{text}", if *is_final { "^~ " } else { "" }));
+    table.set("path", key);
     let mut inner = Table::default();
     inner.set("path", format!("= {folder}"));
     guards::take_away(&mut inner, &block.level.within(block.directive));
