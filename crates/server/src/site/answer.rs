@@ -40,6 +40,7 @@ use tokio::task::spawn_blocking;
 use self::rehearsal::Rehearsal;
 pub(super) use self::rehearsal::{Networks, Rehearsed, rehearse};
 use self::turns::Turn;
+pub(super) use self::turns::query_behind;
 use super::accel::KeptFields;
 use super::early_hints::is_navigation;
 use super::forward_auth::Asking;

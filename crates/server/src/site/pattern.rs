@@ -117,7 +117,6 @@ const REGEX_SIZE: usize = 1 << 20;
 mod tests {
     use super::*;
 
-    /// Java's `equalsIgnoreCase` takes `\u{130}` for `i`, `toUpperCase` makes `SS` of a sharp s.
     #[test]
     fn each_sibling_has_its_original() {
         let codings = Coding::ALL.into_iter().map(Coding::suffix);
@@ -130,6 +129,7 @@ mod tests {
         assert_eq!(original_of(b""), None);
     }
 
+    /// Java's `equalsIgnoreCase` takes `\u{130}` for `i`, `toUpperCase` makes `SS` of a sharp s.
     #[test]
     fn no_mapping_of_case_changes_what_is_folded() {
         for character in '\0'..=char::MAX {

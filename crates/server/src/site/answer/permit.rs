@@ -104,12 +104,20 @@ impl<'a> Answering<'a> {
             if closed(&route) {
                 return format!("{shown} is of {named}, which is closed");
             }
-            let client = client_in_words(self.client.address);
             match route.number == self.route.number {
-                true => format!("networks of {} refuse {client}", self.site.origin_of_networks(route)),
-                false => format!("{shown} is of {named}, whose networks refuse {client}"),
+                true => self.refused_by_networks(),
+                false => {
+                    let client = client_in_words(self.client.address);
+                    format!("{shown} is of {named}, whose networks refuse {client}")
+                }
             }
         });
+    }
+
+    /// The reason in words where networks of the request's own route refuse the client.
+    fn refused_by_networks(&self) -> String {
+        let client = client_in_words(self.client.address);
+        format!("networks of {} refuse {client}", self.site.origin_of_networks(self.route))
     }
 
     /// Whether the network of the client stands for a password.
@@ -145,9 +153,7 @@ impl<'a> Answering<'a> {
     pub(super) async fn guard_named(&self, user: &mut Option<Box<str>>) -> Option<Response> {
         let routes = [Some(self.route), None];
         if !self.allow(Ok(routes), true) {
-            let client = client_in_words(self.client.address);
-            let words = || format!("networks of {} refuse {client}", self.site.origin_of_networks(self.route));
-            self.note_refusal(Status::FORBIDDEN, words);
+            self.note_refusal(Status::FORBIDDEN, || self.refused_by_networks());
             return Some(Response::plain(Status::FORBIDDEN));
         }
         self.authenticate(routes, user).await

@@ -28,6 +28,11 @@ pub(super) struct Place {
     query: Option<String>,
 }
 
+/// The query behind another path: its `own`, or the client's. An empty one takes the client's away.
+pub(in crate::site) fn query_behind<'q>(own: Option<&'q str>, clients: Option<&'q str>) -> Option<&'q str> {
+    own.map_or(clients, |own| Some(own).filter(|own| !own.is_empty()))
+}
+
 impl Place {
     /// `raw`: an encoded path that begins with a slash.
     pub(super) fn new(raw: String, query: Option<String>) -> Self {
@@ -231,8 +236,7 @@ impl<'a> Answering<'a> {
             Err(status) => return plain(status),
         };
         let Target::Path { path: raw, query } = self.request.target else { return plain(Status::BAD_REQUEST) };
-        // An empty query takes the client's away.
-        let query = place.query.as_deref().map_or(query, |own| Some(own).filter(|own| !own.is_empty()));
+        let query = query_behind(place.query.as_deref(), query);
         let target = Target::Path { path: raw, query };
         let request = Request { target, ..self.request.clone() };
         let here = Answering { request: &request, ..*self };

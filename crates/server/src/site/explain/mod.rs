@@ -19,7 +19,7 @@ use sealion_http::path::SitePath;
 use sealion_http::{Request, Target};
 
 use self::ending::Ending;
-use super::answer::Client;
+use super::answer::{Client, query_behind};
 use super::forwarded_path::ForwardedPath;
 use super::pages::{ErrorPage, Page};
 use super::route::{Action, Disk, Last, Route, Try};
@@ -228,7 +228,7 @@ impl<'a> Way<'a> {
     fn lead_to(&self, step: &Step<'a>, to: &str) -> Next<'a> {
         let (raw, own) = to.split_once('?').map_or((to, None), |(raw, query)| (raw, Some(query)));
         let Ok(path) = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)) else { return unfit() };
-        let query = own.map_or_else(|| step.query.clone(), |own| Some(own.to_owned()).filter(|own| !own.is_empty()));
+        let query = query_behind(own, step.query.as_deref()).map(str::to_owned);
         let asked = self.site.asked(self.request, &path, query.as_deref(), self.client);
         match self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits) {
             Ok(route) => Next::Step(Step { route, raw: raw.to_owned(), query, is_led: true }),
