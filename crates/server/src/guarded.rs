@@ -129,7 +129,7 @@ impl Guarded {
         let client = Client { address: Some([192, 0, 2, 1].into()), ..Client::default() };
         let response = answer_from_cache(&self.site, &request, client, now);
         let Response { status, body, .. } = response
-            .unwrap_or_else(|| self.runtime.block_on(answer(&self.site, &request, client, now, Inbound::default())));
+            .unwrap_or_else(|| *self.runtime.block_on(answer(&self.site, &request, client, now, Inbound::default())));
         (status, content(&body))
     }
 }

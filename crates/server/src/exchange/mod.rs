@@ -339,16 +339,16 @@ impl<'c, 'r> Exchange<'c, 'r> {
     }
 
     /// The response that the site makes. It may wait: for a disk, a password, an upstream.
-    pub(crate) async fn answer(&self, inbound: Inbound, now: HttpTime) -> Response {
+    pub(crate) async fn answer(&self, inbound: Inbound, now: HttpTime) -> Box<Response> {
         match (self.route(), self.request) {
             (Some(site), Some(request)) => site::answer(site, request, self.client(), now, inbound).await,
-            _ => self.misdirected(),
+            _ => self.misdirected().into(),
         }
     }
 
     /// The response to CONNECT with a protocol, and whether it opens the tunnel. 101 says so to GET, as sites see the request, and becomes the 2xx that
     /// says so to CONNECT. Another 2xx becomes 501: the client would take it for a tunnel.
-    pub(crate) async fn answered_connect(&self, mut response: Response) -> (Response, bool) {
+    pub(crate) async fn answered_connect(&self, mut response: Box<Response>) -> (Box<Response>, bool) {
         let is_open = response.status == Status::SWITCHING_PROTOCOLS;
         if is_open {
             response.status = Status::OK;
@@ -356,7 +356,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
             // The reply to a key that the client did not send.
             response.fields.extra.remove("Sec-WebSocket-Accept");
         } else if (200..300).contains(&response.status.code()) {
-            response = Box::pin(self.refuse_instead(response, Status::NOT_IMPLEMENTED)).await;
+            response = Box::pin(self.refuse_instead(*response, Status::NOT_IMPLEMENTED)).await.into();
         }
         (response, is_open)
     }

@@ -241,7 +241,7 @@ async fn answer_later(
             let response = exchange.answer(inbound, now()).await;
             if is_connect { exchange.answered_connect(response).await } else { (response, false) }
         }
-        _ => (Box::pin(exchange.refuse(Status::SERVICE_UNAVAILABLE)).await, false),
+        _ => (Box::pin(exchange.refuse(Status::SERVICE_UNAVAILABLE)).await.into(), false),
     };
     if place.is_none() {
         leave_out_page(&mut response);
@@ -250,7 +250,7 @@ async fn answer_later(
     let owed = exchange.park();
     let place = place.filter(|_| response.body.holds_descriptor());
     let head = Arc::into_inner(head);
-    Box::new(Answered { head, current, owed, response, framing, is_tunnel, block: None, _place: place })
+    Box::new(Answered { head, current, owed, response: *response, framing, is_tunnel, block: None, _place: place })
 }
 
 /// Replaces the page of an error that needs a descriptor.

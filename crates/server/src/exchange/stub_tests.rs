@@ -124,7 +124,7 @@ async fn serve(context: &Context<'_>, text: &str) -> String {
         Some(response) => response,
         None => {
             let inbound = exchange.inbound(&mut stream, now);
-            exchange.answer(inbound, now).await
+            *exchange.answer(inbound, now).await
         }
     };
     let framing = exchange.answered(&mut response);

@@ -309,7 +309,7 @@ impl Http1<'_> {
                 let kept = Kept { listener: self.listener, peer: context.remote, requests, paced };
                 let awaiting = Awaiting { context, kept, request: octets, duty };
                 match Box::pin(answer(exchange, stream, (head, awaiting), refused, passes, &mut close)).await {
-                    Awaited::Here(response) => none.insert(response),
+                    Awaited::Here(response) => none.insert(*response),
                     Awaited::Elsewhere(elsewhere) => {
                         Box::pin(elsewhere.feed(exchange, head, context)).await;
                         return Ok(After::End(End::Passed));
@@ -412,7 +412,7 @@ async fn answer(
     close: &mut bool,
 ) -> Awaited {
     if let Some(status) = refused {
-        return Awaited::Here(exchange.refuse(status).await);
+        return Awaited::Here(exchange.refuse(status).await.into());
     }
     // It would be done, and its response refused all the same.
     if head.version == Version::Http10
@@ -421,7 +421,7 @@ async fn answer(
         && exchange.route().is_some_and(|site| site.may_forward(&head.request))
     {
         *close = true;
-        return Awaited::Here(until_close(exchange, Response::plain(Status::OK)).await);
+        return Awaited::Here(until_close(exchange, Response::plain(Status::OK)).await.into());
     }
     let date = now();
     let inbound = exchange.inbound(stream, date);
@@ -446,9 +446,8 @@ async fn answer(
 }
 
 /// The outcome of a response that was awaited.
-#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each response")]
 enum Awaited {
-    Here(Response),
+    Here(Box<Response>),
     /// Its client is another process's.
     Elsewhere(Box<Elsewhere>),
     /// The connection was lost on its way to another process.

@@ -290,7 +290,7 @@ pub(super) struct Awaiting<'a> {
 /// A response that was awaited here, and whose client another process has.
 pub(super) struct Elsewhere {
     pub(super) home: Home,
-    pub(super) response: Response,
+    pub(super) response: Box<Response>,
     /// Whether the connection shows that a response is cut.
     pub(super) shows_cuts: bool,
 }
@@ -344,7 +344,7 @@ impl Elsewhere {
             && exchange.framing(head.request.method, &response) == ResponseFraming::UntilClose
             && !shows_cuts
         {
-            response = super::connection::until_close(exchange, response).await;
+            response = super::connection::until_close(exchange, *response).await.into();
             ends = Ends::Closes;
         }
         let framing = exchange.answered(&mut response);
@@ -355,7 +355,7 @@ impl Elsewhere {
         }
         let body = std::mem::replace(&mut response.body, Body::Empty);
         let length = body.len();
-        let line = exchange.leave(response, &Default::default(), (0, 0));
+        let line = exchange.leave(*response, &Default::default(), (0, 0));
         home.send_head(RelayedHead { line, framing, length, ends }, octets).await;
         let content = if framing.has_content() { body } else { Body::Empty };
         home.send_content(Cursor::new(content)).await;

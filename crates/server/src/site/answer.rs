@@ -88,7 +88,7 @@ pub(crate) async fn answer(
     client: Client,
     now: HttpTime,
     mut inbound: Inbound,
-) -> Response {
+) -> Box<Response> {
     let (answering, path) = match Answering::at_hand(site, request, client, now) {
         Ok(found) => found,
         Err(cold) => {
@@ -212,7 +212,7 @@ struct Answering<'a> {
 
 /// A response, and the rules that add fields to it.
 struct Answer {
-    response: Response,
+    response: Box<Response>,
     /// The path of the file that is sent: decoded, without leading slash. `None`: the path that was requested.
     name: Option<Vec<u8>>,
     /// The number of the route that adds the fields. `None`: the route that was chosen first.
@@ -238,6 +238,12 @@ enum Guards {
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
+        Box::new(response).into()
+    }
+}
+
+impl From<Box<Response>> for Answer {
+    fn from(response: Box<Response>) -> Self {
         Answer { response, name: None, route: None, is_final: false, turns: 0, guards: Guards::Passed }
     }
 }
@@ -369,7 +375,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Takes all steps, in order.
-    async fn answer(&self, path: Result<SitePath<'_>, Status>, inbound: &mut Inbound) -> Response {
+    async fn answer(&self, path: Result<SitePath<'_>, Status>, inbound: &mut Inbound) -> Box<Response> {
         let path = match path {
             Ok(path) => path,
             Err(status) => {
@@ -393,7 +399,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Adds the error page and the header fields of the route that answered. `asked`: the path that was requested.
-    async fn finish(&self, answer: Answer, asked: &[u8]) -> Response {
+    async fn finish(&self, answer: Answer, asked: &[u8]) -> Box<Response> {
         let own = self.at(&answer);
         let Answer { mut response, name, is_final, .. } = answer;
         if !response.fields.forwarded && !is_final {
@@ -606,7 +612,7 @@ impl<'a> Answering<'a> {
             true => Vec::new(),
             false => match Box::pin(self.guard_readings(rule, forwarded, user)).await {
                 Ok(readings) => readings,
-                Err(refusal) => return (*refusal).into(),
+                Err(refusal) => return refusal.into(),
             },
         };
         if let Some(auth) = self.auth {
@@ -622,7 +628,7 @@ impl<'a> Answering<'a> {
         if rule.runs_scripts() {
             let asked = Some(asked).filter(|_| forwarded.is_rewritten());
             if let Err(refusal) = Box::pin(self.add_script(rule, path, &readings, asked, user, inbound)).await {
-                return (*refusal).into();
+                return refusal.into();
             }
         }
         if let Some(rehearsal) = self.rehearsal {
@@ -660,7 +666,7 @@ impl<'a> Answering<'a> {
         path: ForwardedPath<'_>,
         mut inbound: Inbound,
         rest: &mut Inbound,
-    ) -> Response {
+    ) -> Box<Response> {
         let absent = Singleton::default();
         let conditions = Conditions { range: absent, if_range: absent, ..self.request.conditions.clone() };
         let request = Request { conditions, ..self.request.clone() };

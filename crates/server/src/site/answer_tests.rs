@@ -91,7 +91,7 @@ fn ask(request: &Request<'_>, site: &Site) -> Response {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (client, now) = (Client::default(), NOW.parse().unwrap());
     answer_from_cache(site, request, client, now)
-        .unwrap_or_else(|| runtime.block_on(answer(site, request, client, now, Inbound::default())))
+        .unwrap_or_else(|| *runtime.block_on(answer(site, request, client, now, Inbound::default())))
 }
 
 fn read(body: &Body) -> String {

@@ -275,7 +275,7 @@ impl ForwardAuth {
             }
             Ok(reply) => {
                 let upstream = Some(Box::new(trace));
-                Err(Box::new(Response { upstream, is_refusal: true, ..of_reply(reply) }))
+                Err(Box::new(Response { upstream, is_refusal: true, ..*of_reply(reply) }))
             }
         }
     }

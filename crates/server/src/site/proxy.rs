@@ -293,15 +293,15 @@ impl Rule {
         path: ForwardedPath<'_>,
         mut inbound: Inbound,
         rest: &mut Inbound,
-    ) -> Response {
+    ) -> Box<Response> {
         if is_loop(request) {
             let what = "the request has come back: one of the upstream's servers leads here again";
-            return Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)));
+            return Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what))).into();
         }
         if let (Some(most), Some(content), false) = (self.max_body, &inbound.content, inbound.upgrade)
             && let Err(too_long) = content.limit(most)
         {
-            return Response::plain(too_long.status);
+            return Response::plain(too_long.status).into();
         }
         let client = inbound.bounded_client();
         let asked = self.asked(request, path.decoded(), &inbound);
@@ -319,7 +319,7 @@ impl Rule {
                             NotCollected::Client(_) | NotCollected::NoDisk => None,
                             _ => self.warnings.line(error, OTHER_REQUESTS).map(io::Error::other),
                         };
-                        return Response::plain(error.status()).because(cause);
+                        return Response::plain(error.status()).because(cause).into();
                     }
                 }
             }
@@ -330,13 +330,13 @@ impl Rule {
                         self.copy(&mut forwarded, &asked, client);
                         self.pass(&mut forwarded, &asked, client).await
                     }
-                    None => Response::plain(Status::BAD_REQUEST),
+                    None => Response::plain(Status::BAD_REQUEST).into(),
                 },
             }
         };
         let mut answer = pin!(answer);
         poll_fn(|cx| match poll_gone(&mut rest.gone, cx) {
-            Poll::Ready(()) => Poll::Ready(Response::plain(Status::CLIENT_CLOSED_REQUEST)),
+            Poll::Ready(()) => Poll::Ready(Response::plain(Status::CLIENT_CLOSED_REQUEST).into()),
             Poll::Pending => answer.as_mut().poll(cx),
         })
         .await
@@ -421,7 +421,7 @@ impl Rule {
     }
 
     /// The response of the upstream. `client`: see [`Inbound::bounded_client`].
-    async fn pass(&self, forwarded: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) -> Response {
+    async fn pass(&self, forwarded: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) -> Box<Response> {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
             Ok(mut reply) => {
@@ -430,7 +430,7 @@ impl Rule {
                 self.add_sticky_cookie(forwarded, asked.is_plain, &mut response);
                 response
             }
-            Err(failure) => return failed(&failure, Some(trace), &self.upstream),
+            Err(failure) => return failed(&failure, Some(trace), &self.upstream).into(),
         };
         response.upstream = Some(Box::new(trace));
         response
@@ -581,7 +581,7 @@ impl Rule {
         apply(&filled, reply.fields.map_mut());
     }
 
-    fn response(&self, mut reply: Reply, request: &Request<'_>, client: Option<IpAddr>) -> Response {
+    fn response(&self, mut reply: Reply, request: &Request<'_>, client: Option<IpAddr>) -> Box<Response> {
         let buffer = self.buffer.as_ref().filter(|_| !reply.fields.refuses_buffering());
         if let Some(rewriter) = &self.rewriter {
             rewriter.rewrite(reply.fields.map_mut(), request.authority);
@@ -597,7 +597,7 @@ impl Rule {
 }
 
 /// The response that a server gave.
-pub(super) fn of_reply(reply: Reply) -> Response {
+pub(super) fn of_reply(reply: Reply) -> Box<Response> {
     let Reply { status, fields, body, .. } = reply;
     if status == Status::SWITCHING_PROTOCOLS {
         let protocol = fields.get(header::UPGRADE).cloned();
@@ -605,10 +605,10 @@ pub(super) fn of_reply(reply: Reply) -> Response {
         if let Some(protocol) = protocol {
             ours.extra.add_octets("Upgrade", protocol.as_bytes());
         }
-        return Response::new(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
+        return Response::boxed(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
     }
     let length = fields.content_length();
-    Response::new(status, fields.into_passed_on(), Body::Stream(BodyStream { length, source: body.into() }))
+    Response::boxed(status, fields.into_passed_on(), Body::Stream(BodyStream { length, source: body.into() }))
 }
 
 /// The response to a request that no server answered.

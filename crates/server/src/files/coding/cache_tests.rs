@@ -94,7 +94,7 @@ impl Place {
         let request = Request { method: Method::Get, target, raw_target: path, authority: None, conditions, fields };
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(answer(&self.site, &request, Client::default(), now, Inbound::default()))
+        *runtime.block_on(answer(&self.site, &request, Client::default(), now, Inbound::default()))
     }
 }
 

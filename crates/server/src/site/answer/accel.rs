@@ -14,7 +14,12 @@ use crate::site::accel::{AccelRedirect, AccelTarget, KeptFields};
 
 impl Answering<'_> {
     /// Answers with the target of an application's response, `first`. `turn`: of the application.
-    pub(super) async fn follow_accel(&self, redirect: AccelRedirect, mut first: Response, turn: Turn<'_>) -> Answer {
+    pub(super) async fn follow_accel(
+        &self,
+        redirect: AccelRedirect,
+        mut first: Box<Response>,
+        turn: Turn<'_>,
+    ) -> Answer {
         if let Body::Stream(BodyStream { source, .. }) = std::mem::replace(&mut first.body, Body::Empty) {
             drop(tokio::spawn(timeout(DISCARD_TIMEOUT, discard(source))));
         }

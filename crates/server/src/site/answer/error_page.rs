@@ -60,7 +60,8 @@ impl<'a> Answering<'a> {
             && response.status != Status::PARTIAL_CONTENT
             && let Some(shown) = target.status.of(status, response.status)
         {
-            response = Response { status: shown, ..without_validators(response) };
+            response.status = shown;
+            remove_validators(&mut response);
             if shown.has_no_content() {
                 response.body = Body::Empty;
                 response.fields = Fields { extra: std::mem::take(&mut response.fields.extra), ..Fields::default() };
@@ -135,12 +136,11 @@ impl<'a> Answering<'a> {
     }
 }
 
-/// The response without validators: it is sent for another path than its own.
-fn without_validators(mut response: Response) -> Response {
+/// Removes the validators of a response that is sent for another path than its own.
+fn remove_validators(response: &mut Response) {
     response.fields.etag = None;
     response.fields.last_modified = None;
     response.fields.accept_ranges = false;
-    response
 }
 
 impl Route {

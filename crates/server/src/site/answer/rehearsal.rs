@@ -95,6 +95,6 @@ pub(in crate::site) async fn rehearse(site: &Site, request: &Request<'_>, client
     let rehearsal = Rehearsal::default();
     let (answering, path) = Answering::new(site, request, client, now);
     let answering = Answering { rehearsal: Some(&rehearsal), ..answering };
-    let Response { status, is_withheld, .. } = answering.answer(path, &mut Inbound::default()).await;
+    let Response { status, is_withheld, .. } = *answering.answer(path, &mut Inbound::default()).await;
     Rehearsed { status, is_withheld, notes: rehearsal.0.into_inner().unwrap_or_else(PoisonError::into_inner) }
 }

@@ -40,9 +40,9 @@ impl Rule {
         request: &Request<'_>,
         path: ForwardedPath<'_>,
         mut inbound: Inbound,
-    ) -> Response {
+    ) -> Box<Response> {
         let Target::Path { path: requested, query } = request.target else {
-            return Response::plain(Status::BAD_REQUEST);
+            return Response::plain(Status::BAD_REQUEST).into();
         };
         // Keys have hosts in lower case. A server that minds the case would answer one client for all.
         let lower = request.authority.filter(|host| host.bytes().any(|octet| octet.is_ascii_uppercase()));
@@ -62,7 +62,7 @@ impl Rule {
             None => None,
             Some((content, memory)) => match read_whole(content, memory, &self.waiting).await {
                 Ok(content) => Some(content),
-                Err(incomplete) => return Response::plain(incomplete.status),
+                Err(incomplete) => return Response::plain(incomplete.status).into(),
             },
         };
         let content_in_key = content.as_ref().map(|content| content_in_key(request.fields, content));
@@ -77,7 +77,7 @@ impl Rule {
         let is_compressed = inbound.is_compressed;
         let question = Question { request, scheme: inbound.scheme, is_trusted, target, is_compressed };
         if request.method.as_str() == "PURGE" {
-            return purge(cache, question, &inbound).await;
+            return purge(cache, question, &inbound).await.into();
         }
         let bypass = match () {
             () if !is_read(request) && content.is_none() => Some("method"),
@@ -88,7 +88,7 @@ impl Rule {
         };
         let asked = self.asked(request, path.decoded(), &inbound);
         let Some(mut forwarded) = self.request(request, path, inbound) else {
-            return Response::plain(Status::BAD_REQUEST);
+            return Response::plain(Status::BAD_REQUEST).into();
         };
         forwarded.kept = content;
         self.copy(&mut forwarded, &asked, client);
@@ -104,7 +104,7 @@ impl Rule {
             match cache.answer(question, forwarded, &self.upstream).await {
                 Answered::Response(mut response, upstream) => {
                     response.upstream = upstream.map(Box::new);
-                    return *response;
+                    return response;
                 }
                 Answered::Reply(reply, upstream, trace) => {
                     let mut response = self.response(reply, request, client);
@@ -113,10 +113,11 @@ impl Rule {
                         response.fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
                     }
                     cache.add_status(&mut response, &trace);
-                    return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
+                    (response.upstream, response.cache) = (Some(Box::new(upstream)), Some(trace));
+                    return response;
                 }
                 Answered::Failed(failed_fetch) => {
-                    return failed(&failed_fetch.failure, failed_fetch.trace.clone(), &self.upstream);
+                    return failed(&failed_fetch.failure, failed_fetch.trace.clone(), &self.upstream).into();
                 }
                 Answered::Pass(same, trace, passing) => {
                     forwarded = Forwarded { interim, ..same };
@@ -135,10 +136,13 @@ impl Rule {
                 self.add_sticky_cookie(&forwarded, is_plain, &mut response);
                 response
             }
-            Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) },
+            Err(failure) => {
+                return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) }.into();
+            }
         };
         cache.add_status(&mut response, &trace);
-        Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response }
+        (response.upstream, response.cache) = (Some(Box::new(upstream)), Some(trace));
+        response
     }
 }
 
