@@ -22,16 +22,69 @@ pub const HOP_BY_HOP: [&str; 11] = [
 
 /// The validated field lines of a message, borrowed, in order of arrival, as `name: value CRLF`.
 ///
-/// A lookup scans the lines from the beginning; a request without lookups costs nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// A lookup scans the lines from the beginning, unless the names of the fields are known and exclude it; a request without lookups costs nothing.
+#[derive(Clone, Copy, Default)]
 pub struct FieldSection<'a> {
     lines: &'a [u8],
+    names: Names,
 }
+
+/// Names that may be among fields: a bit for each class of names, by length and first letter. Most lookups are for fields that a request does not have.
+#[derive(Clone, Copy)]
+pub(crate) struct Names(u64);
+
+impl Names {
+    pub(crate) const NONE: Self = Names(0);
+
+    /// Adds a name, in any case.
+    #[inline]
+    pub(crate) fn add(&mut self, name: &[u8]) {
+        self.0 |= Self::class(name);
+    }
+
+    #[inline]
+    fn may_have(self, name: &str) -> bool {
+        self.0 & Self::class(name.as_bytes()) != 0
+    }
+
+    #[inline]
+    fn class(name: &[u8]) -> u64 {
+        // The last five bits of a letter are the same in both cases. With 11, the names of usual requests share few classes.
+        let first = name.first().map_or(0, |first| usize::from(first & 31));
+        1 << ((first + 11 * name.len()) & 63)
+    }
+}
+
+impl Default for Names {
+    /// Any name.
+    fn default() -> Self {
+        Names(u64::MAX)
+    }
+}
+
+impl std::fmt::Debug for FieldSection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FieldSection").field("lines", &self.lines).finish()
+    }
+}
+
+impl PartialEq for FieldSection<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.lines == other.lines
+    }
+}
+
+impl Eq for FieldSection<'_> {}
 
 impl<'a> FieldSection<'a> {
     /// Wraps validated field lines. Each is a name, a colon, a value with optional whitespace around it, and a line end.
     pub fn from_lines(lines: &'a [u8]) -> Self {
-        FieldSection { lines }
+        FieldSection { lines, names: Names::default() }
+    }
+
+    /// The same section, whose fields have no other names than `names`.
+    pub(crate) fn with_names(self, names: Names) -> Self {
+        FieldSection { names, ..self }
     }
 
     /// The fields: names as the client spelled them, values without surrounding whitespace.
@@ -44,7 +97,8 @@ impl<'a> FieldSection<'a> {
 
     /// The values of all fields called `name`, in any case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
-        lines(self.lines).filter_map(move |line| value_of(line, name))
+        let lines_with_name = if self.names.may_have(name) { self.lines } else { &[] };
+        lines(lines_with_name).filter_map(move |line| value_of(line, name))
     }
 
     /// The value of the first field called `name`, in any case.
@@ -55,6 +109,9 @@ impl<'a> FieldSection<'a> {
     /// The values of the first fields called `names`, in any case, found in one pass.
     pub fn first_of<const N: usize>(&self, names: [&str; N]) -> [Option<&'a [u8]>; N] {
         let mut values = [None; N];
+        if !names.iter().any(|name| self.names.may_have(name)) {
+            return values;
+        }
         for line in lines(self.lines) {
             for (name, value) in names.iter().zip(&mut values) {
                 if value.is_none() {
@@ -114,5 +171,19 @@ mod tests {
         assert_eq!(fields.first("empty"), Some(&b""[..]));
         assert_eq!(fields.first_of(["x-a", "none", "empty"]), [Some(&b"1"[..]), None, Some(&b""[..])]);
         assert_eq!(FieldSection::default().iter().count(), 0);
+    }
+
+    #[test]
+    fn known_names_hide_no_field() {
+        let fields = FieldSection::from_lines(b"Host: a\r\nX-A:1\r\nx-a: \t2 \r\nEmpty:\r\n");
+        let mut names = Names::NONE;
+        fields.iter().for_each(|(name, _)| names.add(name));
+        let known = fields.with_names(names);
+        for name in ["host", "HOST", "x-a", "X-a", "empty", "hos", "hosts", "x-b", "te", ""] {
+            assert_eq!(known.all(name).collect::<Vec<_>>(), fields.all(name).collect::<Vec<_>>(), "{name}");
+            assert_eq!(known.first_of([name, "none"]), fields.first_of([name, "none"]), "{name}");
+        }
+        assert!(!names.may_have("cdn-loop"), "it is looked for");
+        assert_eq!(known, fields);
     }
 }

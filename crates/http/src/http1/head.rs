@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use memchr::memchr2;
 
-use crate::field_section::FieldSection;
+use crate::field_section::{FieldSection, Names};
 use crate::request::{Conditions, Method, Request, Target, is_visible_without_fragment};
 use crate::status::Status;
 
@@ -278,7 +278,9 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>, fields: FieldSection<'a>) -> 
     let version = if head.version == Some(1) { Version::Http11 } else { Version::Http10 };
     let mut control = Control::default();
     let mut conditions = Conditions::default();
+    let mut names = Names::NONE;
     for field in head.headers.iter() {
+        names.add(field.name.as_bytes());
         if !control.add(field.name, field.value)? {
             conditions.add(field.name, field.value);
         }
@@ -294,7 +296,14 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>, fields: FieldSection<'a>) -> 
         return Err(Reject { status: Status::EXPECTATION_FAILED, why: "an expectation other than 100-continue" });
     }
     Ok(RequestHead {
-        request: Request { method, target, raw_target, authority: absolute.or(host), conditions, fields },
+        request: Request {
+            method,
+            target,
+            raw_target,
+            authority: absolute.or(host),
+            conditions,
+            fields: fields.with_names(names),
+        },
         version,
         keep_alive: !control.close && (version == Version::Http11 || control.keep_alive),
         framing,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::FieldSection;
+use crate::field_section::Names;
 use crate::request::{Conditions, Method, Request, Target};
 
 use super::Priority;
@@ -71,7 +72,12 @@ impl<'a> RequestHead<'a> {
     pub fn to_request(&self) -> Option<Request<'a>> {
         let mut request = self.to_described();
         if let Some(request) = &mut request {
-            self.fields.iter().for_each(|(name, value)| request.conditions.add(name, value));
+            let mut names = Names::NONE;
+            self.fields.iter().for_each(|(name, value)| {
+                names.add(name);
+                request.conditions.add(name, value);
+            });
+            request.fields = self.fields.with_names(names);
         }
         request
     }
