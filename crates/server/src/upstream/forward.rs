@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use sealion_http::Status;
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::timeout_at;
 
 use super::balance::Key;
 use super::cgi;
@@ -23,6 +23,7 @@ use super::head::RequestFields;
 use super::head_room::{HeadBytes, HeadRoom};
 use super::http2::Shared;
 use super::interim::InterimSender;
+use super::lazy_timer::{LazyTimer, deadline_in};
 use super::message::{AnswerHead, Reading, RequestError, RequestHead, Upgrade};
 use super::protocol::{AnswerContent, Connected};
 use super::proxy_header::{Endpoints, OnBehalf};
@@ -310,7 +311,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
 /// Waits until the client's connection has room for a head that comes over HTTP/2.
 async fn room_for_head(heads: Option<&HeadRoom>, patience: Duration) -> Result<(), FailedTry> {
     let no_room = |_| FailedTry { failure: no_room(patience), may_repeat: false, is_servers_fault: false };
-    wait(pin!(HeadBytes::room(heads)), None, patience, heads).await.map_err(no_room)
+    wait(pin!(HeadBytes::room(heads)), None, patience, heads, &mut LazyTimer::default()).await.map_err(no_room)
 }
 
 /// The client's connection had no room for the head of a response.
@@ -373,7 +374,7 @@ enum SendError {
 
 /// Sends the request and waits for the head of the response. A request that was not sent has its content again.
 async fn send(
-    connected: Connected,
+    mut connected: Connected,
     server: &Server,
     request: &mut Forwarded,
     patience: Duration,
@@ -403,8 +404,13 @@ async fn send(
         reading: request.reading,
         heads: request.heads.as_deref(),
     };
-    let broken = match wait(pin!(connected.ask(head, content)), progress.as_ref(), patience, head.heads).await {
-        Ok(Ok(answered)) => return Ok(answered),
+    let mut timer = connected.take_timer();
+    let asking = pin!(connected.ask(head, content));
+    let broken = match wait(asking, progress.as_ref(), patience, head.heads, &mut timer).await {
+        Ok(Ok((head, mut content))) => {
+            content.keep_timer(timer);
+            return Ok((head, content));
+        }
         Ok(Err(RequestError::NotSent(error, content))) => {
             if content.is_some() {
                 request.content = content;
@@ -457,14 +463,15 @@ pub(super) enum Stalled {
 }
 
 /// Waits for `answer`, for `patience` after the content has moved last, the client has read, or the response may be read again. No time runs while the client
-/// owes content and cannot send it.
+/// owes content and cannot send it. `timer`: of an earlier wait on the connection.
 pub(super) async fn wait<F: Future>(
     mut answer: Pin<&mut F>,
     progress: Option<&ContentProgress>,
     patience: Duration,
     heads: Option<&HeadRoom>,
+    timer: &mut LazyTimer,
 ) -> Result<F::Output, Stalled> {
-    let mut timer = pin!(sleep(patience));
+    let mut deadline = deadline_in(patience);
     let mut moves = progress.map(ContentProgress::moves);
     // Other answers have the room, too: reads that are withheld in a poll of this answer are its own.
     let held = || heads.map(HeadRoom::held);
@@ -476,7 +483,7 @@ pub(super) async fn wait<F: Future>(
         }
         let is_withheld = held() != held_before;
         was_withheld |= is_withheld;
-        while timer.as_mut().poll(cx).is_ready() {
+        while timer.poll(deadline, cx).is_ready() {
             let now = progress.map(ContentProgress::moves);
             let is_held = progress.is_some_and(ContentProgress::is_held) || heads.is_some_and(HeadRoom::is_full);
             if now == moves && !is_held {
@@ -491,7 +498,7 @@ pub(super) async fn wait<F: Future>(
                 }
             }
             (moves, was_withheld) = (now, is_withheld);
-            timer.as_mut().reset((Instant::now() + patience).into());
+            deadline = deadline_in(patience);
         }
         Poll::Pending
     })
@@ -542,6 +549,8 @@ fn chosen_protocol<'a>(fields: &'a HeaderMap, asked: &HeaderValue) -> Option<&'a
 mod tests {
     use std::future::pending;
 
+    use tokio::time::sleep;
+
     use super::super::head_room::MAX_BEGUN;
     use super::*;
 
@@ -551,7 +560,8 @@ mod tests {
         let room = HeadRoom::default();
         let mut others = HeadBytes::new(Some(&room));
         let stalled = |answer: Pin<&mut dyn Future<Output = ()>>| {
-            runtime.block_on(wait(pin!(answer), None, Duration::ZERO, Some(&room))).unwrap_err()
+            let (answer, timer) = (pin!(answer), &mut LazyTimer::default());
+            runtime.block_on(wait(answer, None, Duration::ZERO, Some(&room), timer)).unwrap_err()
         };
         let own = HeadBytes::new(Some(&room));
         let read = || poll_fn(|cx| own.poll(cx, |_| Poll::<()>::Pending));
@@ -560,5 +570,18 @@ mod tests {
         assert_eq!(stalled(pin!(pending::<()>())), Stalled::Server, "the server took no connection, or no request");
         others.set(0);
         assert_eq!(stalled(pin!(read())), Stalled::Server);
+    }
+
+    #[tokio::test]
+    async fn a_second_request_on_a_kept_connection_has_its_own_timeout() {
+        const SHORT: Duration = Duration::from_millis(5);
+        const LONG: Duration = Duration::from_secs(1000);
+        let mut timer = LazyTimer::default();
+        assert_eq!(wait(pin!(yield_now()), None, SHORT, None, &mut timer).await, Ok(()));
+        // The timer of the request before goes off meanwhile.
+        assert_eq!(wait(pin!(sleep(2 * SHORT)), None, LONG, None, &mut timer).await, Ok(()));
+        // The far deadline does not hold for the next request.
+        let silent = wait(pin!(pending::<()>()), None, SHORT, None, &mut timer).await;
+        assert_eq!(silent, Err(Stalled::Server));
     }
 }

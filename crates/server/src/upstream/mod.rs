@@ -24,6 +24,7 @@ mod http1;
 mod http2;
 mod interim;
 mod lazy_fields;
+mod lazy_timer;
 mod message;
 mod mirrored;
 mod names;

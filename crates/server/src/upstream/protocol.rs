@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::config::Protocol;
 use super::connect::{ConnectError, connect};
 use super::content::RequestContent;
+use super::lazy_timer::LazyTimer;
 use super::message::{AnswerFrame, AnswerHead, Reading, RequestError, RequestHead};
 use super::proxy_header::OnBehalf;
 use super::{Server, http1, http2};
@@ -41,6 +42,14 @@ impl Connected {
                 let closed = || ConnectError::Refused(io::ErrorKind::ConnectionReset.into());
                 shared.lease().map(Connected::Http2).ok_or_else(closed)
             }
+        }
+    }
+
+    /// Takes the timer of the waits on the connection.
+    pub(super) fn take_timer(&mut self) -> LazyTimer {
+        match self {
+            Connected::Http1(connection) => connection.take_timer(),
+            Connected::Http2(_) => LazyTimer::default(),
         }
     }
 
@@ -78,6 +87,13 @@ impl AnswerContent {
         match self {
             AnswerContent::Http1(body) => body.poll_frame(cx),
             AnswerContent::Http2(body) => body.poll_frame(cx),
+        }
+    }
+
+    /// Keeps a timer for the next wait on the connection, if it has its requests one after another.
+    pub(super) fn keep_timer(&mut self, timer: LazyTimer) {
+        if let AnswerContent::Http1(body) = self {
+            body.keep_timer(timer);
         }
     }
 

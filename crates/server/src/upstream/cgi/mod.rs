@@ -27,6 +27,7 @@ use super::connect::connect;
 use super::content::{Incomplete, RequestContent};
 use super::forward::{FailedTry, Failure, Forwarded, Stalled, no_room, unreachable_server, wait};
 use super::http1::Connection;
+use super::lazy_timer::LazyTimer;
 use super::proxy_header::OnBehalf;
 use super::reply::Reply;
 use crate::tls_client::Io;
@@ -84,7 +85,7 @@ pub(super) async fn ask(
     let mut answer = Answer::new(in_progress, from, writer, request.reading, (gateway, id, keeps.then_some(past)));
     let patience = upstream.answer_timeout;
     let heads = request.heads.as_deref();
-    let head = wait(pin!(answer.head(heads)), progress.as_ref(), patience, heads).await;
+    let head = wait(pin!(answer.head(heads)), progress.as_ref(), patience, heads, &mut LazyTimer::default()).await;
     match head {
         Ok(Ok((status, fields))) => {
             let has_content = request.method != http::Method::HEAD && !status.has_no_content();

@@ -13,6 +13,7 @@ use super::answer::{Framing, Head};
 use super::connection::{Broken, Exchange, Released};
 use crate::tls_client::Io;
 use crate::upstream::connect::MOST_HEAD;
+use crate::upstream::lazy_timer::LazyTimer;
 use crate::upstream::message::AnswerFrame;
 
 /// Room for reading content, in bytes. A response of 1 MB took 6.8 million instructions with 24 KiB at a time, 7.7 with 16, 7.1 with 48 or with 72
@@ -54,6 +55,11 @@ impl AnswerBody {
         };
         let persists = head.persists && head.framing != Framing::UntilClose;
         AnswerBody { exchange, left, persists }
+    }
+
+    /// Keeps a timer for the next request on the connection.
+    pub(in crate::upstream) fn keep_timer(&mut self, timer: LazyTimer) {
+        self.exchange.timer = timer;
     }
 
     /// Whether the end has come.

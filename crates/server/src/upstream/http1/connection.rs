@@ -22,6 +22,7 @@ use super::request::head_octets;
 use crate::tls_client::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
 use crate::upstream::head_room::HeadBytes;
+use crate::upstream::lazy_timer::LazyTimer;
 use crate::upstream::message::{AnswerHead, Reading, RequestError, RequestHead};
 
 /// Room for reading a head, in bytes. Most responses fit whole, and leave in one send.
@@ -39,6 +40,8 @@ thread_local! {
 pub(in crate::upstream) struct Connection {
     io: Box<dyn Io>,
     pub(in crate::upstream) past: Past,
+    /// Of the waits for a response. It belongs to the worker's runtime, as the connection does.
+    timer: LazyTimer,
 }
 
 /// The responses that a connection has carried.
@@ -105,7 +108,12 @@ impl Connection {
             is_for_head: false,
             last_id: 0,
         };
-        Connection { io, past }
+        Self::from_parts(io, past)
+    }
+
+    /// Takes the timer of the waits on the connection.
+    pub(in crate::upstream) fn take_timer(&mut self) -> LazyTimer {
+        std::mem::take(&mut self.timer)
     }
 
     /// For a request in another protocol.
@@ -115,7 +123,7 @@ impl Connection {
 
     /// The connection of [`Self::into_parts`], whose request has ended.
     pub(in crate::upstream) fn from_parts(io: Box<dyn Io>, past: Past) -> Self {
-        Connection { io, past }
+        Connection { io, past, timer: LazyTimer::default() }
     }
 
     pub(in crate::upstream) fn age(&self, now: Instant) -> Duration {
@@ -141,7 +149,7 @@ impl Connection {
         request: RequestHead<'_>,
         content: Option<RequestContent>,
     ) -> Result<(AnswerHead, AnswerBody), RequestError> {
-        let Connection { mut io, past } = self;
+        let Connection { mut io, past, timer } = self;
         let octets = head_octets(&request, content.as_ref());
         let mut sent = 0;
         while sent < octets.len() {
@@ -164,7 +172,7 @@ impl Connection {
                 Ends::Apart { from, writer: Writer::Writing(AbortOnDropHandle::new(tokio::spawn(write(content, to)))) }
             }
         };
-        let mut exchange = Exchange { ends, input: BytesMut::new(), past };
+        let mut exchange = Exchange { ends, input: BytesMut::new(), past, timer };
         let head_room = match request.reading {
             Reading::Ahead => HEAD_ROOM,
             Reading::Sparing => SPARING_HEAD_ROOM,
@@ -207,6 +215,7 @@ pub(super) struct Exchange {
     /// Bytes that were read and not used yet.
     pub(super) input: BytesMut,
     pub(super) past: Past,
+    pub(super) timer: LazyTimer,
 }
 
 enum Ends {
@@ -288,7 +297,7 @@ impl Exchange {
 
     /// The connection, for another request, unless not all of this one was written, or bytes follow the response.
     pub(super) fn end(self) -> Released {
-        let Exchange { ends, input, past } = self;
+        let Exchange { ends, input, past, timer } = self;
         if !input.is_empty() {
             return if past.was_behind_head { Released::Unasked } else { Released::Closed };
         }
@@ -300,7 +309,7 @@ impl Exchange {
                 from.unsplit(to)
             }
         };
-        Released::Open(Connection { io, past })
+        Released::Open(Connection { io, past, timer })
     }
 
     /// The connection, for another protocol, with the bytes that have been read of it. `None`: a content is being written.
