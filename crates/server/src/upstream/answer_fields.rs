@@ -1,11 +1,11 @@
 //! The fields of a response on their way to the client.
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use sealion_http::{ExtraFields, FieldSection, Fields};
+use http::header::{self, HeaderMap, HeaderValue};
+use sealion_http::{ExtraFields, Fields};
 
 use super::head::{is_hop_by_hop, named_by_connection};
-use super::lazy_fields::{LazyFields, Own};
+use super::lazy_fields::{LazyFields, Own, map_of_lines};
 
 /// The fields of a response.
 pub(crate) type AnswerFields = LazyFields<Lines>;
@@ -23,14 +23,7 @@ pub(crate) struct Lines {
 
 impl Own for Lines {
     fn to_map(&self) -> HeaderMap {
-        let mut map = HeaderMap::with_capacity(16);
-        for (name, value) in FieldSection::from_lines(&self.octets).iter() {
-            let value = HeaderValue::from_maybe_shared(self.octets.slice_ref(value));
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), value) {
-                map.append(name, value);
-            }
-        }
-        map
+        map_of_lines(&self.octets)
     }
 }
 
@@ -89,6 +82,8 @@ pub(crate) fn passed_on(fields: &HeaderMap) -> Fields {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     #[test]

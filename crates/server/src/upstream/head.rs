@@ -2,14 +2,13 @@
 //! the client are made here.
 
 use std::net::IpAddr;
-use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use sealion_http::{ExtraFields, HOP_BY_HOP, Request};
+use http::header::{HeaderMap, HeaderName};
+use sealion_http::{ExtraFields, FieldSection, HOP_BY_HOP, Request};
 
-use super::lazy_fields::{LazyFields, Own};
+use super::lazy_fields::{LazyFields, Own, map_of_lines};
 use super::proxy_header::Endpoints;
 use crate::observe::traces::{Span, parse_traceparent};
 use crate::values::{random_bits, write_address};
@@ -56,12 +55,12 @@ const REPLACE_PATH: [&str; 9] = [
     "x-sendfile-type",
 ];
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+const X_FORWARDED_FOR: &str = "x-forwarded-for";
+const X_FORWARDED_HOST: &str = "x-forwarded-host";
+const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
+const X_REAL_IP: &str = "x-real-ip";
+const X_REQUEST_ID: &str = "x-request-id";
+const CDN_LOOP: &str = "cdn-loop";
 
 /// This process's own member of CDN-Loop (RFC 8586).
 static LOOP_ID: LazyLock<String> = LazyLock::new(|| {
@@ -181,8 +180,8 @@ impl NamedByConnection {
     }
 
     /// `name`: in lower case.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.0.binary_search_by(|own| own.as_str().cmp(name)).is_ok()
+    pub(super) fn has(&self, name: impl AsRef<[u8]>) -> bool {
+        self.0.binary_search_by(|own| own.as_bytes().cmp(name.as_ref())).is_ok()
     }
 }
 
@@ -208,117 +207,207 @@ pub(crate) enum Trace {
     Made,
 }
 
-/// The fields of a request as the server gets them, without Host.
+/// The fields of a request as the server gets them, without Host. They are written in one pass over the client's fields.
 pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>, trace: Trace) -> RequestFields {
-    let mut values = Values::default();
+    let mut lines = RequestLines::default();
     let named = named_by_connection(request.fields.all("connection"));
     for (name, value) in request.fields.iter() {
-        let Ok(name) = HeaderName::from_bytes(name) else { continue };
-        let lower = name.as_str();
-        let is_of_connection = HOP_BY_HOP.iter().chain(&["host"]).any(|own| is_same_by_cgi(own, lower));
-        let is_dropped = is_of_connection || is_made_here(lower) || is_same_by_cgi(CDN_LOOP.as_str(), lower);
-        let is_dropped = is_dropped || !hop.is_trusted && replaces_path(lower);
-        if !is_dropped && !named.has(lower) {
-            values.add(name, value);
+        let Some(name) = lines.begin(name) else { continue };
+        match may_be_dropped(name) && is_dropped(name, hop.is_trusted) || named.has(name) {
+            true => lines.take_back(),
+            false => lines.end(value),
         }
     }
-    hop.add(request, &mut values);
+    hop.add(request, &mut lines);
     match &hop.span {
-        Some(span) => values.pass_span_on(span),
-        None if trace == Trace::Made => values.add_trace_context(),
+        Some(span) => lines.pass_span_on(span),
+        None if trace == Trace::Made => lines.add_trace_context(),
         None => {}
     }
-    RequestFields::new(values)
+    RequestFields::new(lines)
 }
+
+/// Whether a field of a client is not passed on, unless Connection names it. `name`: in lower case.
+fn is_dropped(name: &[u8], is_trusted: bool) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return true };
+    let is_of_connection = HOP_BY_HOP.iter().chain(&["host", CDN_LOOP]).any(|own| is_same_by_cgi(own, name));
+    is_of_connection || is_made_here(name) || !is_trusted && replaces_path(name)
+}
+
+/// Whether [`is_dropped`] has to compare a name: one of its names has the same length and begins with the same letter. Few fields of usual requests do.
+fn may_be_dropped(name: &[u8]) -> bool {
+    let lengths = name.first().map_or(0, |first| DROPPED_LENGTHS[usize::from(first & 0x7f)]);
+    name.len() < 32 && lengths >> name.len() & 1 == 1
+}
+
+/// For each letter, the lengths of the names that begin with it: a bit for each length.
+static DROPPED_LENGTHS: [u32; 128] = {
+    let lists: [&[&str]; 4] = [&HOP_BY_HOP, &["host", CDN_LOOP], &MADE_HERE, &REPLACE_PATH];
+    let mut lengths = [0; 128];
+    let mut list = 0;
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            let name = lists[list][at].as_bytes();
+            lengths[name[0] as usize] |= 1 << name.len();
+            at += 1;
+        }
+        list += 1;
+    }
+    lengths
+};
 
 /// The fields of a request.
-pub(crate) type RequestFields = LazyFields<Values>;
+pub(crate) type RequestFields = LazyFields<RequestLines>;
 
-/// Fields whose values share one piece of memory.
+/// Fields as lines of a head of HTTP/1.1 (RFC 9112 §5), with names in lower case. Fields of the connection and of framing are not among them.
 #[derive(Debug, Clone)]
-pub(crate) struct Values {
-    text: Vec<u8>,
-    fields: Vec<(HeaderName, Range<usize>)>,
+pub(crate) struct RequestLines {
+    octets: Vec<u8>,
+    /// Where the line begins that is being written.
+    line: usize,
 }
 
-impl Own for Values {
+impl Own for RequestLines {
     fn to_map(&self) -> HeaderMap {
-        let text = Bytes::copy_from_slice(&self.text);
-        let mut fields = HeaderMap::with_capacity(self.fields.len() + 4);
-        for (name, range) in &self.fields {
-            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(range.clone())) {
-                fields.append(name, value);
-            }
-        }
-        fields
+        map_of_lines(&Bytes::copy_from_slice(&self.octets))
     }
 }
 
-impl RequestFields {
-    /// Calls `each` for every field.
-    pub(super) fn for_each(&self, mut each: impl FnMut(&HeaderName, &[u8])) {
-        match self.own() {
-            Some(values) => {
-                values.fields.iter().for_each(|(name, range)| each(name, &values.text[range.clone()]));
-            }
-            None => self.iter().for_each(|(name, value)| each(name, value.as_bytes())),
-        }
-    }
-}
-
-impl Default for Values {
+impl Default for RequestLines {
     fn default() -> Self {
-        Values { text: Vec::with_capacity(1024), fields: Vec::with_capacity(24) }
+        RequestLines { octets: Vec::with_capacity(1024), line: 0 }
     }
 }
 
-impl Values {
-    fn add(&mut self, name: HeaderName, value: &[u8]) {
-        let start = self.text.len();
-        self.text.extend_from_slice(value);
-        self.end(name, start);
+/// Whether a byte may be in a name (RFC 9110 §5.6.2).
+const fn is_of_name(byte: u8) -> bool {
+    let is_mark = matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+    byte.is_ascii_alphanumeric() || is_mark
+}
+
+/// The byte in lower case; 0: no name may have it.
+static LOWER: [u8; 256] = {
+    let mut lower = [0; 256];
+    let mut byte = 0;
+    while byte < lower.len() {
+        if is_of_name(byte as u8) {
+            lower[byte] = (byte as u8).to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    lower
+};
+
+impl RequestLines {
+    /// The lines, each with its end.
+    pub(super) fn octets(&self) -> &[u8] {
+        &self.octets
     }
 
-    /// Adds a field unless nothing is written.
-    fn make(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.text.len();
-        write(&mut self.text);
-        if self.text.len() > start {
-            self.end(name, start);
+    /// The fields, with names in lower case.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        FieldSection::from_lines(&self.octets).iter()
+    }
+
+    /// Begins a line with a name, and returns that in lower case. `None`: no field can have the name.
+    fn begin(&mut self, name: &[u8]) -> Option<&[u8]> {
+        self.line = self.octets.len();
+        let mut is_name = !name.is_empty();
+        self.octets.extend(name.iter().map(|byte| {
+            let lower = LOWER[usize::from(*byte)];
+            is_name &= lower != 0;
+            lower
+        }));
+        if !is_name {
+            self.take_back();
+            return None;
+        }
+        Some(&self.octets[self.line..])
+    }
+
+    /// Ends the line that [`Self::begin`] has begun.
+    fn end(&mut self, value: &[u8]) {
+        self.end_with(|octets| octets.extend_from_slice(value));
+    }
+
+    /// Takes back the line that [`Self::begin`] has begun.
+    fn take_back(&mut self) {
+        self.octets.truncate(self.line);
+    }
+
+    /// Ends a line. A value that no field can have takes it back (RFC 9110 §5.5), wherever it came from.
+    fn end_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.octets.extend_from_slice(b": ");
+        let start = self.octets.len();
+        write(&mut self.octets);
+        // Without an early end, many bytes are compared at once.
+        let is_control = |byte: u8| (byte < b' ') & (byte != b'\t') | (byte == 0x7f);
+        match self.octets[start..].iter().fold(false, |found, byte| found | is_control(*byte)) {
+            false => self.octets.extend_from_slice(b"\r\n"),
+            true => self.take_back(),
         }
     }
 
-    /// Ends a value that begins at `start`. A value that no field can have is left out (RFC 9110 §5.5), wherever it came from.
-    fn end(&mut self, name: HeaderName, start: usize) {
-        // Without an early end, many octets are compared at once.
-        let is_control = |octet: u8| (octet < b' ') & (octet != b'\t') | (octet == 0x7f);
-        if !self.text[start..].iter().fold(false, |found, octet| found | is_control(*octet)) {
-            self.fields.push((name, start..self.text.len()));
-        } else {
-            self.text.truncate(start);
+    /// Adds a field. `name`: in lower case.
+    fn add(&mut self, name: &str, value: &[u8]) {
+        self.line = self.octets.len();
+        self.octets.extend_from_slice(name.as_bytes());
+        self.end(value);
+    }
+
+    /// Adds a field unless nothing is written. `name`: in lower case.
+    fn make(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.line = self.octets.len();
+        self.octets.extend_from_slice(name.as_bytes());
+        let mut is_empty = false;
+        self.end_with(|octets| {
+            let start = octets.len();
+            write(octets);
+            is_empty = octets.len() == start;
+        });
+        if is_empty {
+            self.take_back();
         }
     }
 
-    /// The values of all fields of a name.
-    fn all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        let alike = self.fields.iter().filter(move |(other, _)| *other == name);
-        alike.map(|(_, range)| &self.text[range.clone()])
+    /// Adds X-Forwarded-Proto to Forwarded (RFC 7239 §4) for a client that connected to this server itself. [`Hop::direct`] has checked the values.
+    fn add_direct(&mut self, client: IpAddr, host: &str, scheme: &str) {
+        let octets = &mut self.octets;
+        let mut add = |parts: &[&str]| parts.iter().for_each(|part| octets.extend_from_slice(part.as_bytes()));
+        add(&["x-forwarded-proto: ", scheme, "\r\nx-forwarded-host: ", host, "\r\nx-real-ip: "]);
+        let start = octets.len();
+        write_address(octets, client);
+        let client = start..octets.len();
+        octets.extend_from_slice(b"\r\nx-forwarded-for: ");
+        octets.extend_from_within(client.clone());
+        octets.extend_from_slice(b"\r\nforwarded: for=");
+        octets.extend_from_within(client);
+        let mut add = |parts: &[&str]| parts.iter().for_each(|part| octets.extend_from_slice(part.as_bytes()));
+        add(&[";host=\"", host, "\";proto=", scheme, "\r\n"]);
     }
 
-    fn remove(&mut self, name: &HeaderName) {
-        self.fields.retain(|(other, _)| other != name);
+    /// Removes the fields of a name in lower case.
+    fn remove(&mut self, name: &str) {
+        if FieldSection::from_lines(&self.octets).first(name).is_none() {
+            return;
+        }
+        let all = std::mem::take(self);
+        for (other, value) in all.iter().filter(|(other, _)| *other != name.as_bytes()) {
+            [other, b": ", value, b"\r\n"].iter().for_each(|part| self.octets.extend_from_slice(part));
+        }
     }
 
     /// Makes W3C Trace Context if the client sent no valid one (<https://www.w3.org/TR/trace-context/#traceparent-header>).
     fn add_trace_context(&mut self) {
-        let mut given = self.all(TRACEPARENT);
+        let mut given = FieldSection::from_lines(&self.octets).all(TRACEPARENT);
         if given.next().is_some_and(|value| parse_traceparent(value).is_some()) && given.next().is_none() {
             return;
         }
         drop(given);
-        self.remove(&TRACEPARENT);
+        self.remove(TRACEPARENT);
         // It belongs to the field that is dropped.
-        self.remove(&TRACESTATE);
+        self.remove(TRACESTATE);
         let (Some(trace), Some(parent)) = (random_bits(), random_bits()) else { return };
         self.make(TRACEPARENT, |text| {
             text.extend_from_slice(b"00-");
@@ -333,41 +422,67 @@ impl Values {
     fn pass_span_on(&mut self, span: &Span) {
         if !span.continues() {
             // It belongs to the trace of a client, which is dropped.
-            self.remove(&TRACESTATE);
+            self.remove(TRACESTATE);
         }
-        self.remove(&TRACEPARENT);
+        self.remove(TRACEPARENT);
         self.add(TRACEPARENT, span.traceparent().as_bytes());
     }
 }
 
 impl Hop<'_> {
-    fn add(&self, request: &Request<'_>, values: &mut Values) {
-        // The last member of a list is the nearest proxy's. The members before it may be the client's word.
-        let given = |name: &str, is_taken: bool| {
-            let line = is_taken.then(|| request.fields.all(name).last()).flatten()?;
-            let member = std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim_ascii();
-            Some(member).filter(|member| !member.is_empty())
-        };
-        let proto = given("x-forwarded-proto", self.takes_x_forwarded);
+    /// Adds the fields that tell the server of the client.
+    fn add(&self, request: &Request<'_>, lines: &mut RequestLines) {
+        match self.direct() {
+            Some((client, host)) => lines.add_direct(client, host, self.scheme),
+            None => self.add_forwarded(request, lines),
+        }
+        lines.make(CDN_LOOP, |text| {
+            for before in request.fields.all(CDN_LOOP) {
+                text.extend_from_slice(String::from_utf8_lossy(before).as_bytes());
+                text.extend_from_slice(b", ");
+            }
+            text.extend_from_slice(LOOP_ID.as_bytes());
+        });
+        match last_member(request, X_REQUEST_ID, self.is_trusted).filter(|id| is_request_id(id)) {
+            Some(id) => lines.add(X_REQUEST_ID, id.as_bytes()),
+            None => lines.make(X_REQUEST_ID, |text| random_bits().iter().for_each(|bits| write_in_hex(text, bits))),
+        }
+    }
+
+    /// The client and the requested host, if the client connected to this server itself, by IPv4, and all fields have the host in the same form.
+    fn direct(&self) -> Option<(IpAddr, &str)> {
+        let remote = self.remote.map(|remote| remote.to_canonical()).filter(IpAddr::is_ipv4)?;
+        let is_direct = !self.takes_x_forwarded
+            && self.chain.is_none()
+            && self.client.map(|client| client.to_canonical()) == Some(remote);
+        let is_plain = |byte: u8| (byte > b' ') & (byte != b'"') & (byte != b'\\') & (byte != 0x7f);
+        let is_alike = |host: &&str| !host.is_empty() && host.bytes().fold(true, |all, byte| all & is_plain(byte));
+        Some((remote, self.host.filter(|_| is_direct).filter(is_alike)?))
+    }
+
+    /// Adds the same fields as [`RequestLines::add_direct`], whatever is known of the client.
+    fn add_forwarded(&self, request: &Request<'_>, lines: &mut RequestLines) {
+        let given = |name| last_member(request, name, self.takes_x_forwarded);
+        let proto = given(X_FORWARDED_PROTO);
         let proto =
             ["https", "http"].into_iter().find(|own| proto.is_some_and(|given| given.eq_ignore_ascii_case(own)));
-        values.add(X_FORWARDED_PROTO, proto.unwrap_or(self.scheme).as_bytes());
-        if let Some(host) = given("x-forwarded-host", self.takes_x_forwarded).or(self.host) {
-            values.make(X_FORWARDED_HOST, |text| text.extend_from_slice(host.as_bytes()));
+        lines.add(X_FORWARDED_PROTO, proto.unwrap_or(self.scheme).as_bytes());
+        if let Some(host) = given(X_FORWARDED_HOST).or(self.host) {
+            lines.make(X_FORWARDED_HOST, |text| text.extend_from_slice(host.as_bytes()));
         }
         if let Some(client) = self.client {
-            values.make(X_REAL_IP, |text| write_address(text, client.to_canonical()));
+            lines.make(X_REAL_IP, |text| write_address(text, client.to_canonical()));
         }
         // Both lists are written again, since trusted proxies pass on the client's version of either field.
         let chain = self.chain.as_deref().unwrap_or_default();
-        values.make(X_FORWARDED_FOR, |text| {
+        lines.make(X_FORWARDED_FOR, |text| {
             for (n, address) in chain.iter().chain(&self.remote).enumerate() {
                 text.extend_from_slice(if n > 0 { b", " } else { b"" });
                 write_address(text, address.to_canonical());
             }
         });
         // RFC 7239 §4.
-        values.make(header::FORWARDED, |text| {
+        lines.make("forwarded", |text| {
             for address in chain {
                 write_node(text, Some(*address));
                 text.extend_from_slice(b", ");
@@ -379,18 +494,14 @@ impl Hop<'_> {
             text.extend_from_slice(b";proto=");
             text.extend_from_slice(self.scheme.as_bytes());
         });
-        values.make(CDN_LOOP, |text| {
-            for before in request.fields.all("cdn-loop") {
-                text.extend_from_slice(String::from_utf8_lossy(before).as_bytes());
-                text.extend_from_slice(b", ");
-            }
-            text.extend_from_slice(LOOP_ID.as_bytes());
-        });
-        match given("x-request-id", self.is_trusted).filter(|id| is_request_id(id)) {
-            Some(id) => values.add(X_REQUEST_ID, id.as_bytes()),
-            None => values.make(X_REQUEST_ID, |text| random_bits().iter().for_each(|bits| write_in_hex(text, bits))),
-        }
     }
+}
+
+/// The last member of a list, if it is taken: the nearest proxy's. The members before it may be the client's word.
+fn last_member<'r>(request: &Request<'r>, name: &str, is_taken: bool) -> Option<&'r str> {
+    let line = is_taken.then(|| request.fields.all(name).last()).flatten()?;
+    let member = std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim_ascii();
+    Some(member).filter(|member| !member.is_empty())
 }
 
 /// Appends `for=` and an address as a node of Forwarded (RFC 7239 §6).
@@ -415,14 +526,18 @@ fn is_request_id(id: &str) -> bool {
 
 /// Appends octets in hexadecimal digits.
 fn write_in_hex(text: &mut Vec<u8>, octets: &[u8]) {
-    for octet in octets {
-        let digit = |four: u8| b"0123456789abcdef"[usize::from(four)];
-        text.extend_from_slice(&[digit(octet >> 4), digit(octet & 15)]);
+    let digit = |four: u8| b"0123456789abcdef"[usize::from(four)];
+    for octets in octets.chunks(16) {
+        let mut digits = [0; 32];
+        for (two, octet) in digits.chunks_exact_mut(2).zip(octets) {
+            two.copy_from_slice(&[digit(octet >> 4), digit(octet & 15)]);
+        }
+        text.extend_from_slice(&digits[..2 * octets.len()]);
     }
 }
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
 
 /// Where the content begins: behind an empty line, which may end as in Unix. It does not begin before `from`.
 pub(super) fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
@@ -440,6 +555,7 @@ pub(super) fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use sealion_http::{FieldSection, Method, Target};
 
     use super::*;
@@ -451,27 +567,35 @@ mod tests {
     }
 
     fn traced(section: &[u8], chain: Option<&[&str]>, takes_x_forwarded: bool, trace: Trace) -> HeaderMap {
-        let request = Request {
+        let hop = Hop { takes_x_forwarded, ..hop_of(chain) };
+        request_fields(&request_with(section), &hop, trace).into_map()
+    }
+
+    fn request_with(section: &[u8]) -> Request<'_> {
+        Request {
             method: Method::Get,
             target: Target::Path { path: "/", query: None },
             raw_target: "/",
             authority: Some("example.org"),
             conditions: Default::default(),
             fields: FieldSection::from_lines(section),
-        };
+        }
+    }
+
+    /// `chain`: as a trusted proxy names it.
+    fn hop_of(chain: Option<&[&str]>) -> Hop<'static> {
         let address = "192.0.2.7".parse().ok();
-        let hop = Hop {
+        Hop {
             remote: address,
             is_trusted: chain.is_some(),
-            takes_x_forwarded,
+            takes_x_forwarded: false,
             chain: chain.map(|chain| chain.iter().map(|address| address.parse().unwrap()).collect()),
             client: address,
             endpoints: None,
             scheme: "https",
             host: Some("example.org"),
             span: None,
-        };
-        request_fields(&request, &hop, trace).into_map()
+        }
     }
 
     fn value<'a>(fields: &'a HeaderMap, name: &str) -> &'a str {
@@ -520,6 +644,34 @@ mod tests {
     }
 
     #[test]
+    fn a_client_without_proxies_is_told_alike_in_one_piece_and_field_by_field() {
+        let clients = ["192.0.2.7", "0.0.0.0", "::ffff:192.0.2.7", "2001:db8::1"].map(|address| address.parse().ok());
+        let hosts =
+            ["a", "example.org:8443", "[2001:db8::1]", "a\"b", "a\\b", "a b", "a\tb", "a\r\nb: c", "\u{e9}", ""];
+        let mut direct = 0;
+        for client in clients.into_iter().chain([None]) {
+            for host in hosts.into_iter().map(Some).chain([None]) {
+                for remote in [client, "192.0.2.8".parse().ok(), None] {
+                    for (scheme, takes_x_forwarded) in [("http", false), ("https", false), ("https", true)] {
+                        let hop = Hop { remote, client, host, scheme, takes_x_forwarded, ..hop_of(None) };
+                        let Some((address, own)) = hop.direct() else { continue };
+                        direct += 1;
+                        let request = request_with(b"X-Forwarded-Host: forged\r\n");
+                        let (mut one, mut other) = (RequestLines::default(), RequestLines::default());
+                        one.add_direct(address, own, scheme);
+                        hop.add_forwarded(&request, &mut other);
+                        assert_eq!(one.octets().escape_ascii().to_string(), other.octets().escape_ascii().to_string());
+                    }
+                }
+            }
+        }
+        // Three addresses of IPv4, four hosts and two schemes.
+        assert_eq!(direct, 3 * 4 * 2);
+        let of_proxy = Hop { chain: Some(vec![IpAddr::from([192, 0, 2, 9])].into()), ..hop_of(None) };
+        assert_eq!(of_proxy.direct(), None);
+    }
+
+    #[test]
     fn of_a_trusted_proxys_lists_the_last_member_counts() {
         const PROTO: &str = "x-forwarded-proto";
         for (sent, takes, proto, host) in [
@@ -563,16 +715,54 @@ mod tests {
 
     #[test]
     fn a_value_that_would_end_its_line_is_left_out() {
-        let mut values = Values::default();
-        let name = || HeaderName::from_static("x-a");
+        let mut lines = RequestLines::default();
         for value in [&b"a\r\nX-B: c"[..], b"a\nb", b"a\rb", b"a\0b", b"\x7f"] {
-            values.add(name(), value);
-            values.make(name(), |text| text.extend_from_slice(value));
+            lines.add("x-a", value);
+            assert_eq!(lines.begin(b"X-A"), Some(&b"x-a"[..]));
+            lines.end(value);
         }
-        values.add(name(), b"a \tb\xff");
-        let mut found = Vec::new();
-        RequestFields::new(values).for_each(|name, value| found.push((name.clone(), value.to_vec())));
-        assert_eq!(found, [(name(), b"a \tb\xff".to_vec())]);
+        lines.add("x-a", b"a \tb\xff");
+        assert_eq!(lines.octets(), b"x-a: a \tb\xff\r\n");
+    }
+
+    #[test]
+    fn a_field_without_a_value_is_passed_on_and_not_made() {
+        let mut lines = RequestLines::default();
+        lines.make("x-a", |_| {});
+        lines.add("x-b", b"");
+        assert_eq!(lines.octets(), b"x-b: \r\n");
+        // Nothing is known of a client on a Unix socket.
+        let hop = Hop { remote: None, client: None, host: Some(""), ..hop_of(None) };
+        let fields = request_fields(&request_with(b""), &hop, Trace::OfClient).into_map();
+        let is_made = |name| fields.contains_key(name);
+        assert!(!is_made(X_FORWARDED_FOR) && !is_made(X_FORWARDED_HOST) && !is_made(X_REAL_IP));
+        assert_eq!(value(&fields, "forwarded"), "for=unknown;host=\"\";proto=https");
+    }
+
+    #[test]
+    fn a_name_that_no_field_can_have_is_left_out() {
+        let mut lines = RequestLines::default();
+        for byte in 0..=u8::MAX {
+            let name = [b'X', byte];
+            let lower = HeaderName::from_bytes(&name).ok().map(|name| name.as_str().as_bytes().to_vec());
+            assert_eq!(lines.begin(&name).map(<[u8]>::to_vec), lower, "{byte}");
+            lines.take_back();
+        }
+        assert_eq!(lines.begin(b""), None);
+        assert_eq!(lines.octets(), b"");
+    }
+
+    #[test]
+    fn a_name_is_compared_wherever_it_is_dropped() {
+        let lists = [&HOP_BY_HOP[..], &["host", CDN_LOOP], &MADE_HERE, &REPLACE_PATH];
+        for own in lists.into_iter().flatten() {
+            for name in [own.to_string(), own.replace('-', "_"), own.replace('-', ".")] {
+                assert!(may_be_dropped(name.as_bytes()) && is_dropped(name.as_bytes(), false), "{name}");
+            }
+        }
+        for name in ["accept", "user-agent", "cookie", "sec-fetch-dest", "", &"x".repeat(100)] {
+            assert!(!may_be_dropped(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]

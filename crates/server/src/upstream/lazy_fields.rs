@@ -3,19 +3,33 @@
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-use http::HeaderMap;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sealion_http::FieldSection;
 
 /// Fields in a form of their own, or as a map.
 #[derive(Debug, Clone)]
 pub(crate) struct LazyFields<F> {
     /// `None`: the map counts.
     own: Option<F>,
-    map: OnceLock<HeaderMap>,
+    map: OnceLock<Box<HeaderMap>>,
 }
 
 /// Fields in a form of their own.
 pub(crate) trait Own {
     fn to_map(&self) -> HeaderMap;
+}
+
+/// A map of field lines. The values share their memory.
+pub(super) fn map_of_lines(octets: &Bytes) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(16);
+    for (name, value) in FieldSection::from_lines(octets).iter() {
+        let value = HeaderValue::from_maybe_shared(octets.slice_ref(value));
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), value) {
+            map.append(name, value);
+        }
+    }
+    map
 }
 
 impl<F: Own> LazyFields<F> {
@@ -32,7 +46,7 @@ impl<F: Own> LazyFields<F> {
     pub(super) fn into_own(self) -> Result<F, HeaderMap> {
         match self.own {
             Some(own) => Ok(own),
-            None => Err(self.map.into_inner().unwrap_or_default()),
+            None => Err(self.map.into_inner().map_or_else(HeaderMap::new, |map| *map)),
         }
     }
 
@@ -48,13 +62,13 @@ impl<F: Own> LazyFields<F> {
     }
 
     fn map(&self) -> &HeaderMap {
-        self.map.get_or_init(|| self.own.as_ref().map(Own::to_map).unwrap_or_default())
+        self.map.get_or_init(|| Box::new(self.own.as_ref().map(Own::to_map).unwrap_or_default()))
     }
 }
 
 impl<F> From<HeaderMap> for LazyFields<F> {
     fn from(map: HeaderMap) -> Self {
-        LazyFields { own: None, map: map.into() }
+        LazyFields { own: None, map: Box::new(map).into() }
     }
 }
 
