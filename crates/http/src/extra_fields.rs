@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::field_section::{lines, value_of};
+
 /// Field lines in sending order. An empty value allocates nothing.
 #[derive(Clone, Default)]
 pub struct ExtraFields {
@@ -50,9 +52,14 @@ impl ExtraFields {
 
     /// Appends a field as [`Self::add_octets`] does, with the name in lower case, as in HTTP/2.
     pub fn add_in_lower_case(&mut self, name: &str, value: &[u8]) {
-        let start = self.lines().len();
-        self.add_octets(name, value);
-        self.own()[start..start + name.len()].make_ascii_lowercase();
+        debug_assert!(is_name(name), "{name}");
+        debug_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{}", value.escape_ascii());
+        let lines = self.own();
+        lines.reserve(name.len() + value.len() + 4);
+        lines.extend(name.bytes().map(|byte| byte.to_ascii_lowercase()));
+        lines.extend_from_slice(b": ");
+        lines.extend_from_slice(value);
+        lines.extend_from_slice(b"\r\n");
     }
 
     /// Appends a field whose value `write` appends. The value must have no CR, LF and NUL.
@@ -80,7 +87,7 @@ impl ExtraFields {
 
     /// Whether a field of this name exists, in any case.
     pub fn has(&self, name: &str) -> bool {
-        self.octets().any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+        lines(self.lines()).any(|line| value_of(line, name).is_some())
     }
 
     /// Removes the fields of this name, in any case.

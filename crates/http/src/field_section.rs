@@ -137,7 +137,7 @@ impl<'a> FieldSection<'a> {
     }
 }
 
-fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let end = memchr(b'\n', rest)?;
         let line = &rest[..end];
@@ -147,7 +147,7 @@ fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The value of a field line, if its field is called `name`.
-fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub(crate) fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let (other, rest) = line.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b":")?;
     other.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())

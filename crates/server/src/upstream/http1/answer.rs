@@ -111,14 +111,20 @@ impl Relevant {
         let (mut closes, mut keeps, mut codings, mut length) = (false, false, 0, None);
         // Room for the site's fields too.
         let mut passed_on = ExtraFields::with_capacity(octets + 128);
-        let mut has_connection = false;
+        let mut names_fields = false;
         for field in response.headers.iter() {
+            if !may_be_hop_by_hop(field.name) {
+                passed_on.add_in_lower_case(field.name, field.value);
+                continue;
+            }
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             if is("connection") {
-                has_connection = true;
                 for option in field.value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii) {
-                    closes |= option.eq_ignore_ascii_case(b"close");
-                    keeps |= option.eq_ignore_ascii_case(b"keep-alive");
+                    match option {
+                        _ if option.eq_ignore_ascii_case(b"close") => closes = true,
+                        _ if option.eq_ignore_ascii_case(b"keep-alive") => keeps = true,
+                        _ => names_fields |= !option.is_empty(),
+                    }
                 }
             } else if is("transfer-encoding") {
                 codings += 1;
@@ -142,7 +148,7 @@ impl Relevant {
         }
         let is_connection = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("connection");
         let connections = response.headers.iter().filter(is_connection).map(|field| field.value);
-        let named = if has_connection { named_by_connection(connections) } else { NamedByConnection::default() };
+        let named = if names_fields { named_by_connection(connections) } else { NamedByConnection::default() };
         if !named.is_empty() {
             // Rare: all are looked at again, whatever number is named.
             let mut others = ExtraFields::with_capacity(octets + 128);
@@ -154,6 +160,21 @@ impl Relevant {
         Ok(Relevant { persists: !closes && (keeps || !is_old), is_chunked: codings > 0, length, passed_on })
     }
 }
+
+/// Whether a name has to be compared with the names of fields that belong to one connection: one of them has the same length.
+fn may_be_hop_by_hop(name: &str) -> bool {
+    name.len() < 32 && HOP_BY_HOP_LENGTHS >> name.len() & 1 == 1
+}
+
+/// A bit for each length.
+const HOP_BY_HOP_LENGTHS: u32 = {
+    let (mut lengths, mut at) = (0, 0);
+    while at < HOP_BY_HOP.len() {
+        lengths |= 1 << HOP_BY_HOP[at].len();
+        at += 1;
+    }
+    lengths
+};
 
 #[cfg(test)]
 mod tests {
