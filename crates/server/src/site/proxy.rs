@@ -443,8 +443,8 @@ impl Rule {
             Some(prefix) => strip(raw, prefix, path.decoded())?,
             None => raw.into(),
         };
-        let target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
-        let mut target = with_one_slash(&target).into_owned();
+        let raw = if self.to_prefix.is_empty() { raw } else { format!("{}{raw}", self.to_prefix).into() };
+        let mut target = with_one_slash(&raw).into_owned();
         if let Some(query) = self.query_sent(request) {
             target.push('?');
             target.push_str(&query);

@@ -146,7 +146,6 @@ pub(crate) async fn forward(
         let key = Key { address: request.address, uri: target.as_bytes(), sticky: request.sticky };
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
-        tried.push(index);
         let result = match deadline {
             None => ask(in_progress, request).await,
             Some(deadline) => Box::pin(within(deadline, upstream, ask(in_progress, request))).await,
@@ -155,14 +154,14 @@ pub(crate) async fn forward(
         let now = Instant::now();
         let mut trace = UpstreamTrace {
             server: Arc::clone(&server.name),
-            tries: u32::try_from(tried.len()).unwrap_or(u32::MAX),
+            tries: u32::try_from(tried.len() + 1).unwrap_or(u32::MAX),
             took: now - begun,
             status: None,
         };
         let failed = match result {
             Ok(reply) => {
                 upstream.succeeded(index);
-                if tried.len() == 1 {
+                if tried.is_empty() {
                     upstream.balancer.took(index, trace.took);
                 }
                 request.answered_by = Some(index);
@@ -172,6 +171,8 @@ pub(crate) async fn forward(
             }
             Err(failed) => failed,
         };
+        // Most requests need no list.
+        tried.push(index);
         server.counts.failed(&failed.failure);
         if failed.is_servers_fault {
             upstream.failed(index, &failed.failure);

@@ -31,7 +31,7 @@ enum Left {
     Nothing,
     Length(u64),
     Chunked(Box<Chunks>),
-    Trailers(HeaderMap),
+    Trailers(Box<HeaderMap>),
     UntilClose,
 }
 
@@ -77,7 +77,7 @@ impl AnswerBody {
             let room = match &mut self.left {
                 Left::Nothing | Left::Length(0) => return Poll::Ready(None),
                 Left::Trailers(trailers) => {
-                    let trailers = std::mem::take(trailers);
+                    let trailers = std::mem::take(&mut **trailers);
                     self.left = Left::Nothing;
                     return Poll::Ready(Some(Ok(AnswerFrame::Trailers(trailers))));
                 }
@@ -92,7 +92,8 @@ impl AnswerBody {
                 Left::Chunked(chunks) if !input.is_empty() => match chunks.decode(input) {
                     Ok((content, has_ended)) => {
                         if has_ended {
-                            self.left = chunks.trailers().map_or(Left::Nothing, Left::Trailers);
+                            self.left =
+                                chunks.trailers().map_or(Left::Nothing, |trailers| Left::Trailers(Box::new(trailers)));
                         }
                         if !content.is_empty() {
                             return Poll::Ready(Some(Ok(AnswerFrame::Content(content.freeze()))));
