@@ -23,6 +23,7 @@ mod guarded;
 mod http1;
 mod http2;
 mod http3;
+mod in_box;
 mod limits;
 mod listen;
 mod monitor;

@@ -36,6 +36,7 @@ use super::under_way::{Awaiting, Elsewhere, announced};
 use crate::exchange::{
     Context, Current, End, Error, Exchange, Feed, Listener, Outcome, PathChoice, Shared, now, poll_idle_end,
 };
+use crate::in_box::in_box;
 use crate::limits::{Idle, Moment, Permit};
 use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Resting, Turn, UnderWay};
@@ -101,9 +102,7 @@ pub(crate) async fn serve(
             yield_now().await;
         }
         // Boxed, so that an idle connection does not hold its memory.
-        // Written into the box, so that it is not copied there.
-        let exchange = Box::write(Box::new_uninit(), connection.exchange(stream, peer, shared));
-        after = Box::into_pin(exchange).await?;
+        after = in_box(|| connection.exchange(stream, peer, shared)).await?;
     }
 }
 
@@ -308,7 +307,7 @@ impl Http1<'_> {
                 let (requests, paced) = (self.requests, self.permit.paced());
                 let kept = Kept { listener: self.listener, peer: context.remote, requests, paced };
                 let awaiting = Awaiting { context, kept, request: octets, duty };
-                match Box::pin(answer(exchange, stream, (head, awaiting), refused, passes, &mut close)).await {
+                match in_box(|| answer(exchange, stream, (head, awaiting), refused, passes, &mut close)).await {
                     Awaited::Here(response) => none.insert(*response),
                     Awaited::Elsewhere(elsewhere) => {
                         Box::pin(elsewhere.feed(exchange, head, context)).await;
@@ -426,10 +425,10 @@ async fn answer(
     let date = now();
     let inbound = exchange.inbound(stream, date);
     // It is large, and would be moved again and again.
-    let mut answer = Box::pin(exchange.answer(inbound, date));
+    let mut answer = in_box(|| exchange.answer(inbound, date));
     loop {
         let leave = Leave::of(awaiting.context.shared, passes);
-        let turn = match Box::pin(stream.wait_for(answer.as_mut(), leave)).await {
+        let turn = match in_box(|| stream.wait_for(answer.as_mut(), leave)).await {
             Waited::Answered(response) => return Awaited::Here(response),
             Waited::Leaves(turn) => turn,
         };

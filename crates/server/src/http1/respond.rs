@@ -15,6 +15,7 @@ use super::buffer::Buffer;
 use super::content::ContentReader;
 use super::stream::Stream;
 use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
+use crate::in_box::in_box;
 use crate::passing::{Link, Passes, Refused, Turn, TurnWait};
 use crate::response::{self, Body, Cursor, Piece, Response, Segment};
 
@@ -297,7 +298,7 @@ async fn send_with(
     progress.overhead = head.len() as u64;
     if has_content && progress.content.source().is_some() {
         let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut(), leave };
-        let result = Box::pin(sending.send(head)).await;
+        let result = in_box(|| sending.send(head)).await;
         return sending.stopped(result);
     }
     let first = Part::Bytes(&head);

@@ -52,6 +52,7 @@ use super::route::{Action, ColdPath, Disk, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
+use crate::in_box::in_box;
 use crate::limits::Refusal;
 use crate::placeholders::Asked;
 use crate::response::{Response, of_file};
@@ -469,7 +470,9 @@ impl<'a> Answering<'a> {
     async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
         let mut user = None;
         if let Some(refusal) = self.guard_here(path, &mut user).await {
-            return Answer { guards: Guards::Refused, ..Response { user, ..refusal }.into() };
+            let mut refused = Answer { guards: Guards::Refused, ..refusal.into() };
+            refused.response.user = user;
+            return refused;
         }
         let requested = ForwardedPath::requested(self.raw_path(), path);
         let mut answer = self.act(Turn { path: requested, asked: path, user: &mut user, inbound }).await;
@@ -637,7 +640,7 @@ impl<'a> Answering<'a> {
         inbound.is_compressed = self.route.features.compression.is_some();
         let sent = inbound.take_for_server();
         let mut response = match self.hides_range() {
-            false => Box::pin(rule.forward(self.request, forwarded, sent, inbound)).await,
+            false => in_box(|| rule.forward(self.request, forwarded, sent, inbound)).await,
             true => Box::pin(self.forward_whole(rule, forwarded, sent, inbound)).await,
         };
         if let Some(auth) = self.auth {
@@ -695,17 +698,17 @@ impl<'a> Answering<'a> {
         // The script must be permitted under its own name too.
         let name = SitePath::of_octets(&script.name).map_err(|_| plain(Status::NOT_FOUND))?;
         if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
-            return Err(Box::new(refusal));
+            return Err(refusal);
         }
         if let Some(refusal) = self.guard_path_info(rule, &script.name, path, readings, user).await {
-            return Err(Box::new(refusal));
+            return Err(refusal);
         }
         // REQUEST_URI is the requested path, whatever it was rewritten to.
         if let Some(asked) = asked {
             let requested = ForwardedPath::requested(self.raw_path(), asked);
             let readings = self.guard_readings(rule, requested, user).await?;
             if let Some(refusal) = self.guard_path_info(rule, &script.name, asked, &readings, user).await {
-                return Err(Box::new(refusal));
+                return Err(refusal);
             }
         }
         rule.add_script(script, self.request, inbound);

@@ -403,23 +403,23 @@ impl<'a> Asking<'a> {
     }
 
     /// The refusal if the server of `auth` does not let the request pass.
-    pub(super) async fn refusal(&self, auth: &Arc<ForwardAuth>) -> Option<Response> {
+    pub(super) async fn refusal(&self, auth: &Arc<ForwardAuth>) -> Option<Box<Response>> {
         if self.passed().contains_key(&Arc::as_ptr(auth).addr()) {
             return None;
         }
         let Target::Path { path, query } = self.request.target else {
-            return Some(Response::plain(Status::BAD_REQUEST));
+            return Some(Response::plain(Status::BAD_REQUEST).into());
         };
         let uri = self.site.path_asked(path, self.route).and_then(|path| uri(&path, query));
         match uri {
             Some(uri) => self.ask(auth, uri).await,
-            None => Some(Response::plain(Status::BAD_REQUEST)),
+            None => Some(Response::plain(Status::BAD_REQUEST).into()),
         }
     }
 
     /// The refusal if a server that let the request pass does not let it pass with the path and query that are forwarded.
-    pub(super) async fn refusal_of_forwarded(&self, path: &str, query: Option<&str>) -> Option<Response> {
-        let Some(uri) = uri(path, query) else { return Some(Response::plain(Status::BAD_REQUEST)) };
+    pub(super) async fn refusal_of_forwarded(&self, path: &str, query: Option<&str>) -> Option<Box<Response>> {
+        let Some(uri) = uri(path, query) else { return Some(Response::plain(Status::BAD_REQUEST).into()) };
         let others: Vec<_> = {
             let passed = self.passed();
             passed.values().filter(|passed| passed.uri != uri).map(|passed| Arc::clone(&passed.by)).collect()
@@ -432,7 +432,7 @@ impl<'a> Asking<'a> {
         None
     }
 
-    async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Response> {
+    async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Box<Response>> {
         let mut cookies = Vec::new();
         let answer = {
             let values = Values { site: self.site, request: self.request, client: self.client };
@@ -457,7 +457,7 @@ impl<'a> Asking<'a> {
                 self.passed().insert(server, Passed { by: Arc::clone(auth), uri, fields });
                 None
             }
-            Err(refusal) => Some(*refusal),
+            Err(refusal) => Some(refusal),
         }
     }
 

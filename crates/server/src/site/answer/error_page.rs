@@ -109,7 +109,7 @@ impl<'a> Answering<'a> {
                 if answer.guards == Guards::Unasked
                     && let Some(refusal) = self.guard_here(path, &mut user).await
                 {
-                    return Some(Response { user, ..refusal }.into());
+                    return Some(Response { user, ..*refusal }.into());
                 }
                 let request = self.unconditional();
                 let here = Answering { request: &request, ..*self };

@@ -96,7 +96,7 @@ impl Answering<'_> {
         }
         for reading in readings.iter().chain([path]) {
             if let Some(refusal) = self.guard_forwarded(reading, user).await {
-                return Err(Box::new(refusal));
+                return Err(refusal);
             }
         }
         Ok(readings)
@@ -111,13 +111,13 @@ impl Answering<'_> {
         path: &SitePath<'_>,
         readings: &[SitePath<'_>],
         user: &mut Option<Box<str>>,
-    ) -> Option<Response> {
+    ) -> Option<Box<Response>> {
         let all = readings.iter().chain([path]);
         let mut found: Vec<_> = all.flat_map(|reading| rule.behind_script(reading, script)).collect();
         found.sort_unstable();
         found.dedup();
         for meant in found {
-            let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
+            let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND).into()) };
             if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
                 return Some(refusal);
             }
@@ -130,12 +130,12 @@ impl Answering<'_> {
         &self,
         path: &SitePath<'_>,
         user: &mut Option<Box<str>>,
-    ) -> Option<Response> {
+    ) -> Option<Box<Response>> {
         let readings = match readings::of_decoded(path) {
             Ok(readings) => readings,
             Err(status) => {
                 self.note_refusal(status, || "an application may read another directory in the path".to_owned());
-                return Some(Response::plain(status));
+                return Some(Response::plain(status).into());
             }
         };
         for reading in readings.iter().chain([path]) {
@@ -147,7 +147,7 @@ impl Answering<'_> {
     }
 
     /// The refusal if the rule of `path` does not forward the method, or the request may not access `path`, with or without its last slash.
-    async fn guard_forwarded(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+    async fn guard_forwarded(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Box<Response>> {
         if let Some(refusal) = self.method_refusal(path) {
             return Some(refusal);
         }
@@ -158,8 +158,8 @@ impl Answering<'_> {
         self.guard(&path, user).await
     }
 
-    fn method_refusal(&self, path: &SitePath<'_>) -> Option<Response> {
-        self.route_of(path).ok()?.rule()?.refusal(self.request)
+    fn method_refusal(&self, path: &SitePath<'_>) -> Option<Box<Response>> {
+        self.route_of(path).ok()?.rule()?.refusal(self.request).map(Box::new)
     }
 
     fn without_last_slash(&self, path: &SitePath<'_>) -> Option<SitePath<'static>> {

@@ -127,39 +127,39 @@ impl<'a> Answering<'a> {
 
     /// The refusal if the request may not access `path`, which the route was chosen by, for want of a password or another server's consent. Networks were
     /// asked before.
-    pub(super) async fn guard_here(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+    pub(super) async fn guard_here(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Box<Response>> {
         match self.guarding_here(path) {
             Ok(routes) => self.authenticate(routes, user).await,
-            Err(status) => Some(Response::plain(status)),
+            Err(status) => Some(Response::plain(status).into()),
         }
     }
 
     /// The refusal if the request may not access the file at `path`.
-    pub(super) async fn guard(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+    pub(super) async fn guard(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Box<Response>> {
         if !self.site.has_guards() {
             return None;
         }
         if !self.is_allowed(path) {
             self.note_forbidden(path);
-            return Some(Response::plain(Status::FORBIDDEN));
+            return Some(Response::plain(Status::FORBIDDEN).into());
         }
         match self.guarding(path) {
             Ok(routes) => self.authenticate(routes, user).await,
-            Err(status) => Some(Response::plain(status)),
+            Err(status) => Some(Response::plain(status).into()),
         }
     }
 
     /// The refusal if the request may not go on in a route that a name led to.
-    pub(super) async fn guard_named(&self, user: &mut Option<Box<str>>) -> Option<Response> {
+    pub(super) async fn guard_named(&self, user: &mut Option<Box<str>>) -> Option<Box<Response>> {
         let routes = [Some(self.route), None];
         if !self.allow(Ok(routes), true) {
             self.note_refusal(Status::FORBIDDEN, || self.refused_by_networks());
-            return Some(Response::plain(Status::FORBIDDEN));
+            return Some(Response::plain(Status::FORBIDDEN).into());
         }
         self.authenticate(routes, user).await
     }
 
-    async fn authenticate(&self, routes: [Option<&'a Route>; 2], user: &mut Option<Box<str>>) -> Option<Response> {
+    async fn authenticate(&self, routes: [Option<&'a Route>; 2], user: &mut Option<Box<str>>) -> Option<Box<Response>> {
         for route in routes.into_iter().flatten() {
             if self.needs_no_password(route) {
                 continue;
@@ -189,7 +189,7 @@ impl<'a> Answering<'a> {
     }
 
     /// The refusal if the request lacks the password of `route`.
-    async fn check_password(&self, route: &Route, user: &mut Option<Box<str>>) -> Option<Response> {
+    async fn check_password(&self, route: &Route, user: &mut Option<Box<str>>) -> Option<Box<Response>> {
         let basic_auth = route.features.basic_auth.as_ref()?;
         let authorization = self.request.fields.singleton("authorization");
         let address = self.client.address;
@@ -199,7 +199,7 @@ impl<'a> Answering<'a> {
                 Ok(decision) => decision,
                 Err(error) => {
                     let cause = io::Error::other(format!("blocking task panicked: {error}"));
-                    return Some(Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)));
+                    return Some(Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)).into());
                 }
             },
         };
@@ -208,7 +208,7 @@ impl<'a> Answering<'a> {
                 *user = passes.or(user.take());
                 None
             }
-            Err(response) => Some(*response),
+            Err(response) => Some(response),
         }
     }
 
