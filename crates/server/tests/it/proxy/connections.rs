@@ -260,3 +260,24 @@ fn interim_responses_without_end_are_bounded_by_the_answers_time() {
     let server = serve(&site, &upstream, "answer_timeout = '300ms'");
     assert_eq!(http::get(&mut site.connect(&server), "/").expect("a response").status, 504);
 }
+
+#[test]
+fn each_request_on_a_kept_connection_has_its_own_timeout() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        // The second request of a connection gets no answer.
+        if accepted.request().is_some() {
+            accepted.write(&ok(b"first"));
+            accepted.request();
+            accepted.read_to_end();
+        }
+    });
+    let server = serve(&site, &upstream, "answer_timeout = '300ms'");
+    let mut client = site.connect(&server);
+    for connections in 1..=2 {
+        assert_eq!(http::get(&mut client, "/").expect("a response").body, b"first");
+        assert_eq!(http::get(&mut client, "/").expect("a response").status, 504);
+        wait_until("the connection is closed", || upstream.has_ended(connections));
+        assert_eq!(upstream.requests().len(), 2 * connections);
+    }
+}
