@@ -580,7 +580,11 @@ mod tests {
         let mut timer = LazyTimer::default();
         assert_eq!(wait(pin!(yield_now()), None, SHORT, None, &mut timer).await, Ok(()));
         // The timer of the request before goes off meanwhile.
-        assert_eq!(wait(pin!(sleep(2 * SHORT)), None, LONG, None, &mut timer).await, Ok(()));
+        let second = async {
+            sleep(2 * SHORT).await;
+            yield_now().await;
+        };
+        assert_eq!(wait(pin!(second), None, LONG, None, &mut timer).await, Ok(()));
         // The far deadline does not hold for the next request.
         let silent = wait(pin!(pending::<()>()), None, SHORT, None, &mut timer).await;
         assert_eq!(silent, Err(Stalled::Server));
