@@ -18,6 +18,9 @@ use crate::upstream::message::AnswerFrame;
 
 /// Room for reading content, in bytes. A response of 1 MB took 6.8 million instructions with 24 KiB at a time, 7.7 with 16, 7.1 with 48 or with 72
 /// (kernel 6.1). A read that ends at the segments of the other side waits for each of them.
+///
+/// Of the CPU time that nginx takes for 1 MB over TLS, with nginx behind both: 0.71 with 24 KiB, 0.69 with 32 and with 48, 0.92 with 64 (user and system
+/// time by /proc, 8 rounds of 600 requests in turns, 2026-11-27).
 const ROOM: usize = 24 << 10;
 
 /// The content of a response that is being read.
