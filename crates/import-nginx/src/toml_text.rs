@@ -105,6 +105,12 @@ impl Table {
         other.values
     }
 
+    /// Takes all `[[name]]` away.
+    pub(super) fn take_list(&mut self, name: &str) -> Vec<Table> {
+        let is_it = |(own, many, _): &mut (String, Many, Table)| own == name && *many == Many::List;
+        self.tables.extract_if(.., is_it).map(|(.., table)| table).collect()
+    }
+
     /// Appends a `[[name]]`.
     pub(super) fn push(&mut self, name: &str, table: Table) {
         self.tables.push((name.to_owned(), Many::List, table));

@@ -254,7 +254,7 @@ fn try_files(
     }
     if tries_directory {
         // `$uri/` finds it.
-        last_index(context, table, place, Condition::exists("directory", "{path}"));
+        last_index(context, table, place);
     }
     paths.push(end.into());
     table.set("try", paths);
@@ -338,15 +338,23 @@ fn last_resort(table: &mut Table, last: &str) {
 }
 
 /// Adds a route for directories without an index, where the last index is a path.
-pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<'_, '_>, condition: Condition) {
+pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
     let names = place.level.all("index");
     let Some(last) = names.last().and_then(|index| index.arguments.last()).filter(|last| last.starts_with('/')) else {
         return;
     };
     match target(context, place.variables, last) {
         Ok(last) => {
-            let mut inner = of_directories(place.path, condition);
-            inner.set("try", [Value::from("{path}"), last.into()].to_vec());
+            let has_names = names.iter().any(|index| index.arguments.iter().any(|name| !name.starts_with('/')));
+            // nginx looks for names in directories alone, and goes to a path at once.
+            let mut inner = match has_names {
+                true => of_directories(place.path, Condition::exists("directory", "{path}")),
+                false => of_directories(place.path, Condition::Always),
+            };
+            match has_names {
+                true => inner.set("try", vec![Value::from("{path}"), last.into()]),
+                false => inner.set("rewrite", last),
+            }
             table.push("route", inner);
         }
         Err(why) => {

@@ -16,7 +16,6 @@ use crate::toml_text::{Table, inline_table};
 /// Writes the rewrite phase of a block as routes within it.
 pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variables: &mut Variables) {
     let own: Vec<&Directive> = block.level.own().to_vec();
-    let has_rewrites = own.iter().any(|inner| inner.name == "rewrite");
     let has_break =
         own.iter().any(|inner| inner.name == "rewrite" && inner.arguments.last().is_some_and(|flag| flag == "break"));
     let mut behind: Option<String> = None;
@@ -56,7 +55,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                 }
                 Ok(asked) => {
                     let asked = asked.and(&unless);
-                    let route = of_if(context, table, block, variables, (inner, asked, has_rewrites));
+                    let route = of_if(context, table, block, variables, (inner, asked));
                     match inner.children().iter().any(action::is_action) {
                         true => route.into_iter().for_each(|route| table.push("route", route)),
                         false => last.extend(route),
@@ -308,7 +307,7 @@ fn of_if(
     table: &mut Table,
     block: &Block<'_, '_>,
     variables: &mut Variables,
-    (directive, asked, has_rewrites): (&Directive, Asked, bool),
+    (directive, asked): (&Directive, Asked),
 ) -> Option<Table> {
     let whole = asked.whole();
     let Asked { condition, path, is_of_client, groups } = asked;
@@ -343,9 +342,6 @@ fn of_if(
         Some(path) => route.set("path", path),
         // A condition that always holds needs a path.
         None if condition == Condition::Always => route.set("path", "~ ^/"),
-        None if block.path.is_expression() => {}
-        // In the order of the rewrites, which are expressions.
-        None if has_rewrites => route.set("path", "~ ^/"),
         None => {}
     }
     if condition != Condition::Always {

@@ -238,33 +238,70 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
     let inner: Vec<&'d Directive> =
         block.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
     let (mut acts, mut sends_files) = (block.acts_around, false);
+    let mut within = Within::default();
     if is_open {
         rewrite_phase::write(context, table, block, &mut variables);
+        within.asked = limits_except(context, block);
+        within.asked.extend(table.take_list("route"));
         sends_files = !act(context, table, block, &variables);
+        within.sent = table.take_list("route");
         acts |= !sends_files;
-        limit_except(context, table, block);
     } else {
         acts = true;
     }
-    redirect_to_slash(table, block);
-    leave_to_locations(table, block);
     let is_within = inner.iter().any(|location| {
         Path::of(location).is_ok_and(|path| path.prefix() == block.path.prefix() && path.prefix().is_some())
     });
+    let mut last = Table::default();
+    if sends_files && !is_within {
+        action::last_index(context, &mut last, place(block, &variables));
+    }
+    within.write(table, block, last.list("route").next().is_some());
+    redirect_to_slash(table, block);
+    leave_to_locations(table, block);
     for location in inner {
         let route = of_location(context, block.server, &block.level, &variables, (location, acts));
         if is_found(&route) {
             table.push("route", route);
         }
     }
-    if sends_files && !is_within {
-        // Behind the expressions within.
-        let mut last = Table::default();
-        action::last_index(context, &mut last, place(block, &variables), Condition::Always);
-        leave_to_locations(&mut last, block);
-        last.into_list("route").into_iter().for_each(|route| table.push("route", route));
-    }
+    // Behind the expressions within.
+    leave_to_locations(&mut last, block);
+    last.into_list("route").into_iter().for_each(|route| table.push("route", route));
     report_others(context, block);
+}
+
+/// The routes that a block becomes beside its own, without those of its locations.
+#[derive(Default)]
+struct Within {
+    /// Of `limit_except`, whose methods know no conditions and rewrites of the location; then of these, in the order of the file.
+    asked: Vec<Table>,
+    /// Of its action.
+    sent: Vec<Table>,
+}
+
+/// The keys of a route that acts by itself.
+const ACTIONS: [&str; 10] =
+    ["alias", "deny", "fastcgi", "files", "proxy", "redirect", "respond", "rewrite", "root", "try"];
+
+impl Within {
+    /// Writes them, in the order of nginx' phases. `is_followed`: whether expressions follow.
+    ///
+    /// A route without a path has the paths of the block, and any expression or prefix beside it would go before it. So it becomes an expression
+    /// where there is one.
+    fn write(mut self, table: &mut Table, block: &Block<'_, '_>, is_followed: bool) {
+        let is_beside = is_followed || self.asked.iter().chain(&self.sent).any(|route| route.get("path").is_some());
+        for route in &mut self.asked {
+            // It leads to what the block sends.
+            if !ACTIONS.iter().any(|key| route.get(key).is_some() || route.table_if(key).is_some()) {
+                self.sent.iter().for_each(|sent| route.push("route", sent.clone()));
+            }
+            if is_beside && !block.path.is_expression() && route.get("path").is_none() {
+                route.set("path", "~ ^/");
+            }
+        }
+        self.asked.into_iter().chain(self.sent).for_each(|route| table.push("route", route));
+    }
 }
 
 /// Writes the action of a block. `true`: it has one besides files.
@@ -342,7 +379,8 @@ fn close(context: &mut Context, table: &mut Table, of: &Directive, directive: &D
 }
 
 /// `limit_except`: the other methods have a route within the location, with the guards of this block and the action of the location.
-fn limit_except(context: &mut Context, table: &mut Table, block: &Block<'_, '_>) {
+fn limits_except(context: &mut Context, block: &Block<'_, '_>) -> Vec<Table> {
+    let mut limits = Vec::new();
     for limit in block.level.own().iter().copied().filter(|inner| inner.name == "limit_except") {
         if matches!(block.path, Path::Named(_)) {
             context.report_unguarded(limit, "a named route has all methods: restrict them where it is named");
@@ -354,8 +392,9 @@ fn limit_except(context: &mut Context, table: &mut Table, block: &Block<'_, '_>)
         inner.set("match", Condition::key("method", methods).not().into_table());
         let level = block.level.within(limit);
         guards::write(context, &mut inner, &level, &block.server.locations);
-        table.push("route", inner);
+        limits.push(inner);
     }
+    limits
 }
 
 /// Whether the server of a location is asked without the content of requests, whatever the location says.
@@ -475,7 +514,7 @@ fn of_everything(context: &mut Context, block: &Block<'_, '_>, variables: &Varia
     let path = Path::Prefix { text: "/".to_owned(), is_final: false };
     let block = Block { path, level: block.level.without("return"), ..*block };
     if !act(context, &mut everything, &block, variables) {
-        action::last_index(context, &mut everything, place(&block, variables), Condition::Always);
+        action::last_index(context, &mut everything, place(&block, variables));
     }
     leave_to_locations(&mut everything, &block);
     let acts = everything.get("try").is_some() || everything.get("respond").is_some();

@@ -32,21 +32,19 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
                     |metric| Compared::between(base, measured, metric).map(|found| found.short()).unwrap_or_default();
                 let throughput = change(Metric::Throughput);
                 let mean = of_latency(|all| all.mean());
-                if !instructions {
-                    findings.push(format!(
-                        "{} {kernel} against {user}: throughput {}, mean latency {}",
-                        units::size(size as f64),
-                        throughput,
-                        percent(mean)
-                    ));
-                }
+                let costs = change(cost(instructions));
+                let found = match instructions {
+                    true => format!("instructions of a request {costs}"),
+                    false => format!("throughput {throughput}, mean latency {}", percent(mean)),
+                };
+                findings.push(format!("{} {kernel} against {user}: {found}", units::size(size as f64)));
                 gains.rows.push(vec![
                     units::size(size as f64),
                     format!("{kernel} / {user}"),
                     if instructions { String::new() } else { throughput },
                     clock(mean),
                     if instructions { None } else { percentile_change(base, measured, 0.99) }.unwrap_or_default(),
-                    change(cost(instructions)),
+                    costs,
                 ]);
             }
         }
