@@ -33,11 +33,19 @@ impl ControllerFactory for BoundedFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let inner = match self.congestion {
             Congestion::Cubic => Arc::new(CubicConfig::default()).build(now, current_mtu),
-            Congestion::Bbr => Arc::new(BbrConfig::default()).build(now, current_mtu),
+            Congestion::Bbr => {
+                let mut bbr = BbrConfig::default();
+                // Its own would be 240 kB, whatever the network carries.
+                bbr.initial_window(INITIAL_WINDOW);
+                Arc::new(bbr).build(now, current_mtu)
+            }
         };
         Box::new(Bounded { inner, max_window: self.max_window, lost: Arc::clone(&self.lost) })
     }
 }
+
+/// Ten packets of 1,200 bytes (RFC 9002 §7.2).
+const INITIAL_WINDOW: u64 = 12_000;
 
 struct Bounded {
     inner: Box<dyn Controller>,
@@ -108,6 +116,8 @@ mod tests {
             assert!(controller.window() <= 20_000, "{congestion:?}: {}", controller.window());
             assert!(controller.initial_window() <= 20_000);
             assert!(controller.clone_box().window() <= 20_000);
+            let wide = Arc::new(BoundedFactory { congestion, max_window: 1 << 20, lost: Arc::clone(&lost) });
+            assert_eq!(wide.build(now, 1200).window(), INITIAL_WINDOW, "{congestion:?}");
             let tight = Arc::new(BoundedFactory { congestion, max_window: 5000, lost }).build(now, 1200);
             assert_eq!(tight.window(), 5000, "{congestion:?}");
         }

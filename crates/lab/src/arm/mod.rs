@@ -44,6 +44,8 @@ pub(crate) enum Arm {
     UserLog(LogFormat),
     /// [`Self::User`] with a metrics listener.
     UserMetrics,
+    /// [`Self::User`], loaded by HTTP/2.
+    UserHttp2,
     /// [`Self::User`], loaded by HTTP/3.
     UserHttp3,
     /// [`Self::User`] in a typical deployment: access log in combined format, metrics, three sites with features.
@@ -60,6 +62,8 @@ pub(crate) enum Arm {
     Nginx,
     /// [`Self::Nginx`] with an access log in a file, in its combined format.
     NginxLog,
+    /// [`Self::Nginx`], loaded by HTTP/2.
+    NginxHttp2,
     /// [`Self::Nginx`] with its HTTP/3 module, loaded by HTTP/3.
     NginxHttp3,
     /// [`Self::NginxLog`] with an `open_file_cache` of 100,000 files, or as many as may be open.
@@ -148,8 +152,10 @@ pub(crate) struct Setup {
 /// How clients reach a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// HTTP/1.1 or HTTP/2 over TCP.
+    /// HTTP/1.1 or HTTP/2 over TCP, as the cell says.
     Tcp,
+    /// HTTP/2 over TCP in every cell.
+    Http2,
     /// HTTP/3 over QUIC.
     Quic,
 }
@@ -179,7 +185,7 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of Sealion and nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 29] = [
+    pub(crate) const OWN: [Self; 31] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -194,6 +200,8 @@ impl Arm {
         Self::NginxDefault,
         Self::NginxDefaultKtls,
         Self::UserMetrics,
+        Self::UserHttp2,
+        Self::NginxHttp2,
         Self::UserHttp3,
         Self::NginxHttp3,
         Self::UserSites,
@@ -222,7 +230,8 @@ impl Arm {
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
-            Self::UserHttp3 | Self::NginxHttp3 | Self::NginxDefault => Claim::UserSpace,
+            Self::UserHttp2 | Self::NginxHttp2 | Self::UserHttp3 | Self::NginxHttp3 => Claim::UserSpace,
+            Self::NginxDefault => Claim::UserSpace,
             Self::NginxLogKtls | Self::NginxDefaultKtls => Claim::Kernel,
             Self::UserProxy | Self::NginxProxy | Self::Cache(Ktls::Never) | Self::NginxCache => Claim::UserSpace,
             Self::Cache(Ktls::Always) | Self::NginxCacheKtls => Claim::Kernel,
@@ -274,6 +283,7 @@ impl Arm {
             self,
             Self::Nginx
                 | Self::NginxLog
+                | Self::NginxHttp2
                 | Self::NginxHttp3
                 | Self::NginxLogKtls
                 | Self::NginxDefault
@@ -305,13 +315,14 @@ impl Arm {
     /// How clients reach it.
     pub(crate) fn transport(&self) -> Transport {
         match self {
+            Self::UserHttp2 | Self::NginxHttp2 => Transport::Http2,
             Self::UserHttp3 | Self::NginxHttp3 => Transport::Quic,
             _ => Transport::Tcp,
         }
     }
 
-    /// Whether this arm is measured in a cell. A load by HTTP/3 is a closed loop over connections that stay open, by a
-    /// suite of TLS 1.3.
+    /// Whether this arm is measured in a cell. An arm of HTTP/2 or HTTP/3 is measured in closed loops over connections
+    /// that stay open, by a suite of TLS 1.3, where other arms have HTTP/1.1.
     pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
         let is_tls13 = !matches!(cell.suite, Suite::Tls12Aes128Gcm | Suite::Tls12Aes256Gcm);
         let is_closed = cell.calls.is_none() && cell.rate.is_none() && !cell.resume;
@@ -326,6 +337,9 @@ impl Arm {
     pub(crate) fn start(&self, setup: &Setup) -> Result<Server> {
         match self {
             Self::User => sealion::start(setup, &Deployment::new(Ktls::Never)),
+            Self::UserHttp2 => {
+                Ok(Server { transport: Transport::Http2, ..sealion::start(setup, &Deployment::new(Ktls::Never))? })
+            }
             Self::UserLog(format) => sealion::start(setup, &Deployment::new(Ktls::Never).with_log(*format)),
             Self::UserMetrics => sealion::start(setup, &Deployment::new(Ktls::Never).with_metrics()),
             Self::UserHttp3 => sealion::start(setup, &Deployment::new(Ktls::Never).with_http3()),
@@ -357,7 +371,7 @@ impl Arm {
             }
             Self::Nginx | Self::NginxKtls | Self::NginxLog | Self::NginxLogKtls => nginx::start(setup, self, None),
             Self::NginxDefault | Self::NginxDefaultKtls => nginx::start(setup, self, None),
-            Self::NginxHttp3 | Self::NginxFiles => nginx::start(setup, self, None),
+            Self::NginxHttp2 | Self::NginxHttp3 | Self::NginxFiles => nginx::start(setup, self, None),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
@@ -383,6 +397,8 @@ impl fmt::Display for Arm {
             Self::UserLog(LogFormat::Logfmt) => "user-logfmt",
             Self::UserLog(LogFormat::Json) => "user-json",
             Self::UserMetrics => "user-metrics",
+            Self::UserHttp2 => "user-h2",
+            Self::NginxHttp2 => "nginx-h2",
             Self::UserHttp3 => "user-h3",
             Self::NginxHttp3 => "nginx-h3",
             Self::UserSites => "user-sites",
@@ -478,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_of_http_3_are_measured_where_quic_can_be_loaded() {
+    fn arms_of_http_2_and_3_are_measured_in_plain_cells() {
         let closed = Cell::closed(1024, None, 4, crate::load::Extent::Requests(1));
         let others = [
             Cell { calls: Some(1), ..closed.clone() },
@@ -489,7 +505,7 @@ mod tests {
             Cell { scene: Scene::Idle, ..closed.clone() },
             Cell { protocol: Protocol::Http2 { streams: 1 }, ..closed.clone() },
         ];
-        for arm in [Arm::UserHttp3, Arm::NginxHttp3] {
+        for arm in [Arm::UserHttp2, Arm::NginxHttp2, Arm::UserHttp3, Arm::NginxHttp3] {
             assert!(arm.has_cell(&closed));
             assert!(others.iter().all(|cell| !arm.has_cell(cell)), "{arm}");
         }

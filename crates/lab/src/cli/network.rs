@@ -15,7 +15,7 @@ pub(crate) struct NetworkArgs {
     /// Kernel series
     #[arg(long, default_value = "6.1")]
     kernel: Series,
-    /// Servers to measure: user, kernel, auto, nginx, nginx-ktls
+    /// Servers to measure: user, kernel, auto, nginx, nginx-ktls by HTTP/1.1; user-h2, nginx-h2, user-h3, nginx-h3
     #[arg(long, value_delimiter = ',', value_parser = super::instructions::arm, default_values = ["user", "kernel", "nginx", "nginx-ktls"])]
     arms: Vec<Arm>,
     /// Body sizes to request, such as 16k,100k

@@ -1,5 +1,6 @@
 //! A client of HTTP/3: one connection after another, several requests at a time on each.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -26,10 +27,11 @@ pub(super) async fn work(shared: Rc<Shared>, streams: usize) -> std::io::Result<
         };
         shared.tally.borrow_mut().opened(opening);
         let connection = Rc::new(connection);
+        let calls = Rc::new(Cell::new(1));
         let mut loops = JoinSet::new();
         for number in 0..streams {
             let first = Some(first).filter(|_| number == 0);
-            loops.spawn_local(requests(shared.clone(), connection.clone(), first));
+            loops.spawn_local(requests(shared.clone(), connection.clone(), calls.clone(), first));
         }
         while let Some(ended) = loops.join_next().await {
             ended.expect("a client panicked")?;
@@ -39,11 +41,19 @@ pub(super) async fn work(shared: Rc<Shared>, streams: usize) -> std::io::Result<
     Ok(())
 }
 
-/// Makes one request after another until the load or the connection ends. `due`: the intended start of the first, if
-/// it is already claimed.
-async fn requests(shared: Rc<Shared>, connection: Rc<Quic>, mut due: Option<Instant>) -> std::io::Result<()> {
+/// Makes one request after another until the load or the connection ends. `calls`: requests on this connection so far.
+/// `due`: the intended start of the first, if it is already claimed and counted.
+async fn requests(
+    shared: Rc<Shared>,
+    connection: Rc<Quic>,
+    calls: Rc<Cell<u64>>,
+    mut due: Option<Instant>,
+) -> std::io::Result<()> {
     let mut patience = Patience::new(shared.timeout);
-    while due.is_some() || !connection.ended() {
+    while due.is_some() || (!connection.ended() && shared.permits(calls.get())) {
+        if due.is_none() {
+            calls.set(calls.get() + 1);
+        }
         let start = match due.take() {
             Some(due) => due,
             None => match shared.starts.next().await? {

@@ -154,9 +154,11 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
     );
     if let Some(streams) = plan.protocol.streams() {
         ensure!((1..=1000).contains(&streams), "{streams} streams on a connection: from 1 to 1000 are possible");
-        let is_plain = plan.calls.is_none() && plan.body_cap.is_none() && plan.arrival == Arrival::Closed;
         let name = plan.protocol.name();
-        ensure!(is_plain, "{name} is loaded in a closed loop, without a limit of calls and without a cap on bodies");
+        ensure!(plan.body_cap.is_none(), "{name} is loaded without a cap on bodies");
+        // A client that waits for the next start reads nothing meanwhile.
+        let is_timed = matches!(plan.arrival, Arrival::Open { .. });
+        ensure!(!is_timed || streams == 1, "an open loop of {name} has one request at a time on a connection");
         ensure!(plan.target.len() < 8000, "the request-target is longer than 8,000 bytes");
     }
     if let Protocol::Http3 { .. } = plan.protocol {
@@ -249,7 +251,8 @@ impl Thread<'_> {
         let shared =
             Rc::new(shared(plan, self.number, config, reference, self.schedule.clone(), self.progress.clone())?);
         let mut connections = Vec::new();
-        if matches!(plan.arrival, Arrival::Open { .. }) && plan.calls.is_none() {
+        let is_timed = matches!(plan.arrival, Arrival::Open { .. });
+        if is_timed && plan.calls.is_none() && plan.protocol == Protocol::Http1 {
             while connections.len() < self.connections() {
                 // The load itself tries again.
                 let Some(connection) = opened(&shared).await else { break };

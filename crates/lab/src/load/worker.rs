@@ -26,6 +26,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Whether a connection that has had `calls` requests may have another.
+    pub(super) fn permits(&self, calls: u64) -> bool {
+        self.calls.is_none_or(|all| calls < all)
+    }
+
     pub(super) fn answered(&self, due: Instant, started: Instant, answer: &Answer) {
         let mut tally = self.tally.borrow_mut();
         tally.answered(due, answer);
@@ -123,12 +128,14 @@ pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::
         connection.ask(&shared.common, first);
         due = None;
         let mut over = false;
+        let mut calls = 1;
         loop {
-            while !over && !connection.ended() && connection.open_streams() < streams {
+            while !over && shared.permits(calls) && !connection.ended() && connection.open_streams() < streams {
                 match shared.starts.next().await? {
                     Some(next) => connection.ask(&shared.common, next),
                     None => over = true,
                 }
+                calls += 1;
             }
             if connection.open_streams() == 0 {
                 break;
@@ -172,7 +179,7 @@ async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Resu
 
 /// The connection and its number of calls, if it may be used for another.
 fn keep(shared: &Shared, connection: Box<Connection>, calls: u64) -> Option<(Box<Connection>, u64)> {
-    if shared.calls.is_some_and(|all| calls >= all) || connection.ended() {
+    if !shared.permits(calls) || connection.ended() {
         connection.close();
         return None;
     }

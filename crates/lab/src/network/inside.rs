@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Path as Way, Plan, Visit};
-use crate::arm::{Certificate, Nginx, Sealion, Server, Setup, find_program};
+use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, Transport, find_program};
 use crate::run::{Files, file_name};
 
 /// One cell on one arm: a line of `network.csv`. Times are ms from the start of the request, or of its connect.
@@ -48,13 +48,18 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         calibration: None,
         peer_pid: None,
     };
+    let absent = setup.nginx.as_ref().and_then(Nginx::lacks_http3);
+    let is_absent = |arm: &Arm| *arm == Arm::NginxHttp3 && absent.is_some();
+    if let Some(arm) = plan.arms().find(is_absent) {
+        println!("arm {arm} is absent: {}", absent.as_deref().unwrap_or_default());
+    }
     let mut rows = csv::Writer::from_path(out.join("network.csv"))?;
     for way in &plan.paths {
         shape(way)?;
         for command in &plan.tune {
             shell(command)?;
         }
-        for arm in plan.arms() {
+        for arm in plan.arms().filter(|arm| !is_absent(arm)) {
             let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
             // The first packets on a path wait one more round trip, for the neighbour's address (arp(7)).
             load(&server, plan.pages[0], Visit::New, 1).with_context(|| format!("{way}, warm-up on {arm}"))?;
@@ -97,6 +102,11 @@ fn load(server: &Server, page: u64, visit: Visit, samples: u64) -> Result<Times>
     let mut command = Command::new("ip");
     command.args(["netns", "exec", CLIENT, "/init", "load", &url, "--json", "--read", "decrypt", "--timeout", "300s"]);
     command.args(["--suite", "aes128"]);
+    match server.transport {
+        Transport::Tcp => {}
+        Transport::Http2 => drop(command.args(["--h2", "1"])),
+        Transport::Quic => drop(command.args(["--h3", "1"])),
+    }
     match visit {
         Visit::New => command.args(["--calls", "1", "--requests", &samples.to_string()]),
         // The first of many requests opens the connection: it does not affect the median.
@@ -155,9 +165,19 @@ fn shape(way: &Way) -> Result<()> {
     let half = f64::from(*rtt) / 2.0;
     let loss = if *loss > 0.0 { format!("loss {loss}%") } else { String::new() };
     shell(&format!(
-        "tc qdisc replace dev {SERVER_LINK} root netem limit {QUEUE} delay {half}ms {loss} rate {rate}mbit && \
-         ip netns exec {CLIENT} tc qdisc replace dev {CLIENT_LINK} root netem limit {QUEUE} delay {half}ms {loss}"
+        "{} && {}",
+        shaping("tc", SERVER_LINK, &format!("delay {half}ms {loss} rate {rate}mbit")),
+        shaping(&format!("ip netns exec {CLIENT} tc"), CLIENT_LINK, &format!("delay {half}ms {loss}")),
     ))
+}
+
+/// netem behind a token bucket that limits nothing. The bucket cuts batches of datagrams (UDP_SEGMENT in udp(7)), which
+/// netem would delay and lose as one packet: `gso_max_segs` of a link holds for TCP alone.
+fn shaping(tc: &str, link: &str, netem: &str) -> String {
+    format!(
+        "{tc} qdisc replace dev {link} root handle 1: tbf rate 10gbit burst {LARGEST_PACKET} limit 100mb && \
+         {tc} qdisc replace dev {link} parent 1:1 netem limit {QUEUE} {netem}"
+    )
 }
 
 fn shell(command: &str) -> Result<()> {
@@ -176,6 +196,8 @@ fn shell(command: &str) -> Result<()> {
 const CLIENT: &str = "client";
 const CLIENT_LINK: &str = "c0";
 const SERVER_LINK: &str = "s0";
+/// The bytes of the largest packet, with its Ethernet header and some to spare.
+const LARGEST_PACKET: u32 = 1600;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 /// The number of packets in flight on the path: more than any window here.

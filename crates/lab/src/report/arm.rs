@@ -31,6 +31,8 @@ pub(crate) fn style(arm: &str) -> Style {
         "nic" => Style { colour: "#CC79A7", marker: Marker::Triangle, dashes: "" },
         "nginx" => Style { colour: "#3E9BD8", marker: Marker::Circle, dashes: "7 4" },
         "nginx-ktls" => Style { colour: "#E69F00", marker: Marker::Square, dashes: "7 4" },
+        "user-h2" => Style { colour: "#CC79A7", marker: Marker::Diamond, dashes: "" },
+        "nginx-h2" => Style { colour: "#CC79A7", marker: Marker::Diamond, dashes: "7 4" },
         "user-h3" => Style { colour: "#56B4E9", marker: Marker::Triangle, dashes: "" },
         "nginx-h3" => Style { colour: "#56B4E9", marker: Marker::Triangle, dashes: "7 4" },
         _ => Style { colour: "currentColor", marker: Marker::Cross, dashes: "2 3" },
@@ -54,4 +56,5 @@ pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
     }
 }
 
-const ORDER: [&str; 8] = ["user", "kernel", "auto", "nic", "nginx", "nginx-ktls", "user-h3", "nginx-h3"];
+const ORDER: [&str; 10] =
+    ["user", "kernel", "auto", "nic", "nginx", "nginx-ktls", "user-h2", "nginx-h2", "user-h3", "nginx-h3"];

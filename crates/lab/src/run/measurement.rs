@@ -311,6 +311,7 @@ pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPl
     // QUIC has no records that a client could skip without opening them.
     let (protocol, read) = match (server.transport, cell.read) {
         (Transport::Tcp, read) => (cell.protocol, read),
+        (Transport::Http2, read) => (Protocol::Http2 { streams: 1 }, read),
         (Transport::Quic, Read::Drain) => (Protocol::Http3 { streams: 1 }, Read::Decrypt),
         (Transport::Quic, read) => (Protocol::Http3 { streams: 1 }, read),
     };

@@ -63,6 +63,30 @@ fn streams_of_http_3_are_kept_open_at_a_time() {
 }
 
 #[test]
+fn connections_of_http_3_end_after_their_calls() {
+    let body = pattern::bytes(0..5000);
+    for (streams, calls, handshakes) in [(1, 1, 9), (1, 4, 3), (3, 4, 3), (3, 2, 5), (1, 20, 1)] {
+        let reply = body.clone();
+        let server = QuicServer::replying(move |_| Reply::of(&reply));
+        let protocol = Protocol::Http3 { streams };
+        let plan = LoadPlan { protocol, calls: Some(calls), extent: Extent::Requests(9), ..server.plan(Read::Verify) };
+        let outcome = run(&plan).unwrap();
+        let case = format!("{streams} {calls}: {:?}", outcome.failures);
+        assert_eq!((outcome.requests, outcome.failures.total()), (9, 0), "{case}");
+        assert_eq!(outcome.handshakes, handshakes, "{case}");
+    }
+}
+
+#[test]
+fn requests_of_an_open_loop_share_a_connection_of_http_3() {
+    let body = pattern::bytes(0..5000);
+    let server = QuicServer::replying(move |_| Reply::of(&body));
+    let arrival = Arrival::Open { rate: 1000.0 };
+    let outcome = run(&LoadPlan { arrival, extent: Extent::Requests(8), ..server.plan(Read::Verify) }).unwrap();
+    assert_eq!((outcome.requests, outcome.failures.total(), outcome.handshakes), (8, 0, 1), "{:?}", outcome.failures);
+}
+
+#[test]
 fn faults_of_the_server_are_counted_by_kind() {
     let body = pattern::bytes(0..5000);
     let cut = response(&body)[..3000].to_vec();
@@ -129,11 +153,12 @@ fn a_silent_server_is_a_timeout() {
 fn plans_that_quic_cannot_carry_out_are_refused() {
     let server = QuicServer::replying(|_| Reply::of(b"x"));
     let plan = || server.plan(Read::Decrypt);
+    let two = Protocol::Http3 { streams: 2 };
     let refused: [(LoadPlan, &str); 8] = [
         (server.plan(Read::Drain), "QUIC has no records to skip"),
-        (LoadPlan { calls: Some(2), ..plan() }, "HTTP/3 is loaded in a closed loop"),
-        (LoadPlan { body_cap: Some(2), ..plan() }, "HTTP/3 is loaded in a closed loop"),
-        (LoadPlan { arrival: Arrival::Open { rate: 1.0 }, ..plan() }, "HTTP/3 is loaded in a closed loop"),
+        (LoadPlan { calls: Some(0), ..plan() }, "0 calls on a connection"),
+        (LoadPlan { body_cap: Some(2), ..plan() }, "HTTP/3 is loaded without a cap on bodies"),
+        (LoadPlan { protocol: two, arrival: Arrival::Open { rate: 1.0 }, ..plan() }, "one request at a time"),
         (LoadPlan { resume: true, ..plan() }, "sessions of QUIC are not resumed"),
         (LoadPlan { suites: vec![Suite::Tls12Aes128Gcm], ..plan() }, "one suite, of TLS 1.3"),
         (LoadPlan { suites: vec![Suite::Aes128Gcm, Suite::Aes256Gcm], ..plan() }, "one suite, of TLS 1.3"),

@@ -294,6 +294,11 @@ fn streams_of_http_2_are_kept_open_and_counted() {
         assert_eq!(outcome.body_sha256, hashes.then(|| expected.clone()), "{read:?}");
     }
     assert_eq!(most_open.load(Ordering::Relaxed), 4);
-    let plan = LoadPlan { protocol: Protocol::Http2 { streams: 4 }, calls: Some(2), ..server.plan(Read::Drain) };
-    assert!(run(&plan).unwrap_err().to_string().contains("without a limit of calls"));
+    let protocol = Protocol::Http2 { streams: 4 };
+    let plan = LoadPlan { protocol, extent: Extent::Requests(20), ..server.plan(Read::Drain) };
+    let outcome = run(&LoadPlan { calls: Some(4), ..plan.clone() }).unwrap();
+    let counts = (outcome.requests, outcome.failures.total(), outcome.handshakes);
+    assert_eq!(counts, (20, 0, 5), "connections end after their calls: {:?}", outcome.failures);
+    let why = run(&LoadPlan { arrival: Arrival::Open { rate: 1.0 }, ..plan }).unwrap_err().to_string();
+    assert!(why.contains("HTTP/2 has one request at a time"), "{why}");
 }

@@ -86,7 +86,8 @@ pub(crate) fn made_up_run(study: &str) -> RunInfo {
 
 /// Arms with costs of their own.
 fn is_made_up(study: StudyName, arm: &str) -> bool {
-    let is_another = arm == "nic" || arm.ends_with("-h3") || arm.contains("-default") || arm == "nginx-log-ktls";
+    let is_of_protocol = arm.ends_with("-h2") || arm.ends_with("-h3");
+    let is_another = arm == "nic" || is_of_protocol || arm.contains("-default") || arm == "nginx-log-ktls";
     !(is_another || study == StudyName::SizeByCalls && arm == "nginx-log")
 }
 

@@ -19,6 +19,10 @@ pub(crate) struct Http3Config {
     /// Whether listeners with TLS over TCP have HTTP/3, unless `listen.http3` says otherwise [default: listeners on port 443 have it]
     pub enabled: Option<bool>,
 
+    /// Congestion control. `cubic`: by lost packets (RFC 9438). `bbr`: by bandwidth and round trip, and little by lost packets. Experimental.
+    #[default(CongestionControl::Cubic)]
+    pub congestion: CongestionControl,
+
     /// Requests that a client may have in progress at a time on one connection. RFC 9114 asks for 100 at least.
     // MEASURED: 100 or 128, as in HTTP/2? An idle connection has places for all of them: 5.4 kB with 100, 9 kB with 128, counted by DHAT, 2026-11-26. Void
     // where the transport makes places for streams as they come.
@@ -51,6 +55,23 @@ pub(crate) struct Http3Config {
     /// a Retry packet, which costs it a round trip. 0: every client has to.
     #[default(const { Bounded::new(128).unwrap() })]
     pub retry_above: Bounded<0, 65_536>,
+}
+
+/// A congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CongestionControl {
+    Cubic,
+    Bbr,
+}
+
+impl From<CongestionControl> for sealion_quic::Congestion {
+    fn from(control: CongestionControl) -> Self {
+        match control {
+            CongestionControl::Cubic => Self::Cubic,
+            CongestionControl::Bbr => Self::Bbr,
+        }
+    }
 }
 
 /// Beyond the longest time of the server's own, which ends idle connections first.
@@ -96,6 +117,7 @@ impl Http3Config {
                 stream_window: self.stream_window.0 as u32,
                 connection_window: MIN_RECEIVE_WINDOW as u32,
                 send_window: MIN_SEND_WINDOW,
+                congestion: self.congestion.into(),
                 ..sealion_quic::Limits::default()
             },
             send_window: self.send_window.0,
@@ -128,9 +150,28 @@ mod tests {
             let problems = problems(text);
             assert!(problems.contains(words) && problems.is_empty() == words.is_empty(), "{text}: {problems}");
         }
-        for text in ["max_streams = 0", "max_streams = 1001", "idle_timeout = '0s'", "retry_above = 65537", "other = 1"]
-        {
+        for text in [
+            "congestion = 'reno'",
+            "max_streams = 0",
+            "max_streams = 1001",
+            "idle_timeout = '0s'",
+            "retry_above = 65537",
+            "other = 1",
+        ] {
             assert!(toml::from_str::<Http3Config>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_congestion_control_reaches_the_transport() {
+        for (text, control) in [
+            ("", sealion_quic::Congestion::Cubic),
+            ("congestion = 'cubic'", sealion_quic::Congestion::Cubic),
+            ("congestion = 'bbr'", sealion_quic::Congestion::Bbr),
+        ] {
+            let limits = LimitsConfig::default();
+            let config: Http3Config = toml::from_str(text).expect("keys");
+            assert_eq!(config.limits(&limits, &limits.head(), false).transport.congestion, control, "{text}");
         }
     }
 

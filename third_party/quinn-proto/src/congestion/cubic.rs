@@ -23,6 +23,10 @@ pub(super) struct State {
 
     w_max: f64,
 
+    // The window at the beginning of congestion avoidance. After a fast convergence it is not
+    // BETA_CUBIC * w_max, but more.
+    cwnd_epoch: f64,
+
     // Store cwnd increment during congestion avoidance.
     cwnd_inc: u64,
 }
@@ -33,10 +37,10 @@ pub(super) struct State {
 /// not packets.
 /// Unit of t (duration) and RTT are based on seconds (f64).
 impl State {
-    // K = cbrt(w_max * (1 - beta_cubic) / C) (Eq. 2)
+    // K = cbrt((w_max - cwnd_epoch) / C) (RFC 9438 Figure 2)
     fn cubic_k(&self, max_datagram_size: u64) -> f64 {
-        let w_max = self.w_max / max_datagram_size as f64;
-        (w_max * (1.0 - BETA_CUBIC) / C).cbrt()
+        let missing = (self.w_max - self.cwnd_epoch).max(0.0) / max_datagram_size as f64;
+        (missing / C).cbrt()
     }
 
     // W_cubic(t) = C * (t - K)^3 - w_max (Eq. 1)
@@ -46,11 +50,11 @@ impl State {
         (C * (t.as_secs_f64() - self.k).powi(3) + w_max) * max_datagram_size as f64
     }
 
-    // W_est(t) = w_max * beta_cubic + 3 * (1 - beta_cubic) / (1 + beta_cubic) *
-    // (t / RTT) (Eq. 4)
+    // W_est(t) = cwnd_epoch + 3 * (1 - beta_cubic) / (1 + beta_cubic) *
+    // (t / RTT) (RFC 9438 §4.3)
     fn w_est(&self, t: Duration, rtt: Duration, max_datagram_size: u64) -> f64 {
-        let w_max = self.w_max / max_datagram_size as f64;
-        (w_max * BETA_CUBIC
+        let cwnd_epoch = self.cwnd_epoch / max_datagram_size as f64;
+        (cwnd_epoch
             + 3.0 * (1.0 - BETA_CUBIC) / (1.0 + BETA_CUBIC) * t.as_secs_f64() / rtt.as_secs_f64())
             * max_datagram_size as f64
     }
@@ -124,6 +128,7 @@ impl Controller for Cubic {
                     self.recovery_start_time = Some(now);
 
                     self.cubic_state.w_max = self.window as f64;
+                    self.cubic_state.cwnd_epoch = self.window as f64;
                     self.cubic_state.k = 0.0;
                 }
             }
@@ -194,6 +199,7 @@ impl Controller for Cubic {
 
         self.ssthresh = cmp::max((window * BETA_CUBIC) as u64, self.minimum_window());
         self.window = self.ssthresh;
+        self.cubic_state.cwnd_epoch = self.window as f64;
         self.cubic_state.k = self.cubic_state.cubic_k(self.current_mtu);
 
         self.cubic_state.cwnd_inc = (self.cubic_state.cwnd_inc as f64 * BETA_CUBIC) as u64;
@@ -297,6 +303,26 @@ mod tests {
         );
         assert_eq!(cubic.ssthresh, (window as f64 * BETA_CUBIC) as u64);
         assert_eq!(cubic.window, cubic.ssthresh);
+    }
+
+    /// A path that loses packets at random reduces the window again before it has reached `w_max`
+    #[test]
+    fn the_window_grows_from_its_reduced_size_after_fast_convergence() {
+        let now = Instant::now();
+        let mtu = BASE_DATAGRAM_SIZE;
+        let mut cubic = Cubic::new(Arc::new(CubicConfig::default()), now, mtu as u16);
+        cubic.window = 30 * mtu;
+        cubic.cubic_state.w_max = 40.0 * mtu as f64;
+        cubic.on_congestion_event(now, now + Duration::from_millis(1), false, 0);
+
+        let reduced = cubic.window as f64;
+        let rtt = Duration::from_millis(80);
+        let state = &cubic.cubic_state;
+        assert!((state.w_cubic(Duration::ZERO, mtu) - reduced).abs() < 1.0);
+        assert!((state.w_est(Duration::ZERO, rtt, mtu) - reduced).abs() < 1.0);
+        // 0.53 packets a round trip
+        let later = state.w_est(4 * rtt, rtt, mtu);
+        assert!(later > reduced + 2.0 * mtu as f64, "{later}");
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub use datagrams::{Datagrams, SendDatagramError};
 
 mod mtud;
 mod pacing;
+use pacing::pacing_window;
 
 mod packet_builder;
 use packet_builder::PacketBuilder;
@@ -644,7 +645,7 @@ impl Connection {
                         smoothed_rtt,
                         bytes_to_send,
                         self.path.current_mtu(),
-                        self.path.congestion.window(),
+                        pacing_window(self.path.congestion.as_ref()),
                         now,
                     ) {
                         self.timers.set(Timer::Pacing, delay);

@@ -295,6 +295,8 @@ struct SearchState {
     in_flight_probe: Option<u64>,
     /// Lost probes at the current probe size
     lost_probe_count: usize,
+    /// Whether [`USUAL_MTU`] is probed before the binary search
+    usual_first: bool,
 }
 
 impl SearchState {
@@ -319,12 +321,17 @@ impl SearchState {
             // During initialization, we consider the lower bound to have already been
             // successfully probed
             last_probed_mtu: lower_bound,
+            usual_first: lower_bound < USUAL_MTU && USUAL_MTU <= upper_bound,
         }
     }
 
     /// Determines the next MTU to probe using binary search
     fn next_mtu_to_probe(&mut self, last_probe_succeeded: bool) -> Option<u16> {
         debug_assert_eq!(self.in_flight_probe, None);
+
+        if std::mem::take(&mut self.usual_first) {
+            return Some(USUAL_MTU);
+        }
 
         if last_probe_succeeded {
             self.lower_bound = self.last_probed_mtu;
@@ -524,6 +531,8 @@ struct CurrentLossBurst {
 // Corresponds to the RFC's `MAX_PROBES` constant (see
 // https://www.rfc-editor.org/rfc/rfc8899#section-5.1.2)
 const MAX_PROBE_RETRANSMITS: usize = 3;
+/// The UDP payload of an IPv6 packet on Ethernet, which most paths permit
+const USUAL_MTU: u16 = 1452;
 /// Maximum number of suspicious loss bursts that will not trigger black hole detection
 const BLACK_HOLE_THRESHOLD: usize = 3;
 
@@ -669,17 +678,17 @@ mod tests {
         // Polling right after completion does not cause new packets to be sent
         assert_eq!(mtud.poll_transmit(now, 42), None);
         assert!(completed(&mtud));
-        assert_eq!(mtud.current_mtu, 1_471);
+        assert_eq!(mtud.current_mtu, 1_480);
 
         // Polling after the interval has passed does (taking the current mtu as lower bound)
         assert_eq!(
             mtud.poll_transmit(now + Duration::from_secs(600), 43),
-            Some(5235)
+            Some(5240)
         );
 
         match mtud.state.unwrap().phase {
             Phase::Searching(state) => {
-                assert_eq!(state.lower_bound, 1_471);
+                assert_eq!(state.lower_bound, 1_480);
                 assert_eq!(state.upper_bound, 9_000);
             }
             _ => {
@@ -762,9 +771,21 @@ mod tests {
 
         let probed_sizes = drive_to_completion(&mut mtud, Instant::now(), 1500);
 
-        let expected_probed_sizes = &[1326, 1389, 1420, 1452];
+        let expected_probed_sizes = &[1452];
         assert_eq!(probed_sizes, expected_probed_sizes);
         assert_eq!(mtud.current_mtu, 1452);
+        assert!(completed(&mtud));
+    }
+
+    #[test]
+    fn mtu_discovery_below_1452_searches_what_is_left() {
+        let mut mtud = default_mtud();
+
+        let probed_sizes = drive_to_completion(&mut mtud, Instant::now(), 1400);
+
+        let expected_probed_sizes = &[1452, 1452, 1452, 1325, 1388, 1419, 1419, 1419];
+        assert_eq!(probed_sizes, expected_probed_sizes);
+        assert_eq!(mtud.current_mtu, 1388);
         assert!(completed(&mtud));
     }
 
@@ -777,11 +798,11 @@ mod tests {
         let probed_sizes = drive_to_completion(&mut mtud, Instant::now(), 1500);
 
         let expected_probed_sizes = &[
-            5600, 5600, 5600, 3399, 3399, 3399, 2299, 2299, 2299, 1749, 1749, 1749, 1474, 1611,
-            1611, 1611, 1542, 1542, 1542, 1507, 1507, 1507,
+            1452, 5726, 5726, 5726, 3588, 3588, 3588, 2519, 2519, 2519, 1985, 1985, 1985, 1718,
+            1718, 1718, 1584, 1584, 1584, 1517, 1517, 1517, 1484, 1516, 1516, 1516,
         ];
         assert_eq!(probed_sizes, expected_probed_sizes);
-        assert_eq!(mtud.current_mtu, 1474);
+        assert_eq!(mtud.current_mtu, 1484);
         assert!(completed(&mtud));
     }
 
@@ -839,7 +860,7 @@ mod tests {
             }
         }
 
-        assert_eq!(iterations, 25);
+        assert_eq!(iterations, 27);
         assert_eq!(mtud.current_mtu, 65527);
         assert!(completed(&mtud));
     }

@@ -1,5 +1,6 @@
 //! Pacing of packet transmissions.
 
+use crate::congestion::Controller;
 use crate::{Duration, Instant};
 
 use tracing::warn;
@@ -113,6 +114,18 @@ impl Pacer {
     }
 }
 
+/// The window for [`Pacer::delay`]: the controller's window, or in slow start 8/5 of it
+///
+/// Slow start doubles the window within a round trip. With the pacer's 5/4 in addition, two windows
+/// leave in that time, as the doubled window permits.
+pub(super) fn pacing_window(controller: &dyn Controller) -> u64 {
+    let window = controller.window();
+    match controller.metrics().ssthresh {
+        Some(ssthresh) if window < ssthresh => window.saturating_mul(8) / 5,
+        _ => window,
+    }
+}
+
 /// Calculates a pacer capacity for a certain window and RTT
 ///
 /// The goal is to emit a burst (of size `capacity`) in timer intervals
@@ -152,7 +165,49 @@ const MAX_BURST_SIZE: u64 = 256;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::congestion::{ControllerFactory, CubicConfig};
+
+    /// The bytes that leave within a round trip, without the first burst
+    fn sent_in_a_round_trip(controller: &dyn Controller, rtt: Duration, mtu: u16) -> u64 {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(rtt, pacing_window(controller), mtu, start);
+        let mut sent = 0;
+        let mut now = start;
+        while now < start + rtt {
+            let window = pacing_window(controller);
+            match pacer.delay(rtt, mtu.into(), mtu, window, now) {
+                Some(next) => now = next,
+                None => {
+                    pacer.on_transmit(mtu);
+                    sent += u64::from(mtu);
+                }
+            }
+        }
+        sent - MIN_BURST_SIZE * u64::from(mtu)
+    }
+
+    #[test]
+    fn slow_start_is_paced_at_two_windows_a_round_trip() {
+        let rtt = Duration::from_millis(100);
+        let mtu = 1200;
+        let mut config = CubicConfig::default();
+        config.initial_window(100 * u64::from(mtu));
+        let mut cubic = Arc::new(config).build(Instant::now(), mtu);
+        // A burst may lie at the end of the round trip or behind it.
+        let burst = MIN_BURST_SIZE * u64::from(mtu);
+
+        let sent = sent_in_a_round_trip(cubic.as_ref(), rtt, mtu);
+        assert!(sent.abs_diff(2 * cubic.window()) <= burst, "{sent}");
+
+        // The first loss ends slow start.
+        let now = Instant::now();
+        cubic.on_congestion_event(now, now, false, 0);
+        let sent = sent_in_a_round_trip(cubic.as_ref(), rtt, mtu);
+        assert!(sent.abs_diff(cubic.window() * 5 / 4) <= burst, "{sent}");
+    }
 
     #[test]
     fn does_not_panic_on_bad_instant() {

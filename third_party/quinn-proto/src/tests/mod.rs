@@ -2882,10 +2882,10 @@ fn connect_lost_mtu_probes_do_not_trigger_congestion_control() {
     let server_stats = pair.server_conn_mut(server_ch).stats();
 
     // Sanity check (all MTU probes should have been lost)
-    assert_eq!(client_stats.path.sent_plpmtud_probes, 9);
-    assert_eq!(client_stats.path.lost_plpmtud_probes, 9);
-    assert_eq!(server_stats.path.sent_plpmtud_probes, 9);
-    assert_eq!(server_stats.path.lost_plpmtud_probes, 9);
+    assert_eq!(client_stats.path.sent_plpmtud_probes, 12);
+    assert_eq!(client_stats.path.lost_plpmtud_probes, 12);
+    assert_eq!(server_stats.path.sent_plpmtud_probes, 12);
+    assert_eq!(server_stats.path.lost_plpmtud_probes, 12);
 
     // No congestion events
     assert_eq!(client_stats.path.congestion_events, 0);
@@ -2895,7 +2895,7 @@ fn connect_lost_mtu_probes_do_not_trigger_congestion_control() {
 #[test]
 fn connect_detects_mtu() {
     let _guard = subscribe();
-    let max_udp_payload_and_expected_mtu = &[(1200, 1200), (1400, 1389), (1500, 1452)];
+    let max_udp_payload_and_expected_mtu = &[(1200, 1200), (1400, 1388), (1500, 1452)];
 
     for &(pair_max_udp, expected_mtu) in max_udp_payload_and_expected_mtu {
         let mut pair = Pair::default();
@@ -2987,20 +2987,20 @@ fn connect_runs_mtud_again_after_600_seconds() {
 
     // Sanity check: the mtu has been discovered
     let client_conn = pair.client_conn_mut(client_ch);
-    assert_eq!(client_conn.path_mtu(), 1389);
-    assert_eq!(client_conn.stats().path.sent_plpmtud_probes, 5);
-    assert_eq!(client_conn.stats().path.lost_plpmtud_probes, 3);
+    assert_eq!(client_conn.path_mtu(), 1388);
+    assert_eq!(client_conn.stats().path.sent_plpmtud_probes, 8);
+    assert_eq!(client_conn.stats().path.lost_plpmtud_probes, 6);
     let server_conn = pair.server_conn_mut(server_ch);
-    assert_eq!(server_conn.path_mtu(), 1389);
-    assert_eq!(server_conn.stats().path.sent_plpmtud_probes, 5);
-    assert_eq!(server_conn.stats().path.lost_plpmtud_probes, 3);
+    assert_eq!(server_conn.path_mtu(), 1388);
+    assert_eq!(server_conn.stats().path.sent_plpmtud_probes, 8);
+    assert_eq!(server_conn.stats().path.lost_plpmtud_probes, 6);
 
     // Sanity check: the mtu does not change after the fact, even though the link now supports a
     // higher udp payload size
     pair.mtu = 1500;
     pair.drive();
-    assert_eq!(pair.client_conn_mut(client_ch).path_mtu(), 1389);
-    assert_eq!(pair.server_conn_mut(server_ch).path_mtu(), 1389);
+    assert_eq!(pair.client_conn_mut(client_ch).path_mtu(), 1388);
+    assert_eq!(pair.server_conn_mut(server_ch).path_mtu(), 1388);
 
     // The MTU changes after 600 seconds, because now MTUD runs for the second time
     pair.time += Duration::from_secs(600);
@@ -3058,11 +3058,11 @@ fn mtud_probes_include_immediate_ack() {
     pair.drive();
 
     let stats = pair.client_conn_mut(client_ch).stats();
-    assert_eq!(stats.path.sent_plpmtud_probes, 4);
+    assert_eq!(stats.path.sent_plpmtud_probes, 1);
 
-    // Each probe contains a ping and an immediate ack
-    assert_eq!(stats.frame_tx.ping, 4);
-    assert_eq!(stats.frame_tx.immediate_ack, 4);
+    // The probe contains a ping and an immediate ack
+    assert_eq!(stats.frame_tx.ping, 1);
+    assert_eq!(stats.frame_tx.immediate_ack, 1);
 }
 
 #[test]

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Measures the tables of docs/networks.md on HTTP/1.1, HTTP/2 and HTTP/3.
+#   measure.sh SEALION-LAB SEALION OUT
+# The recorded rows are of programs of the dev profile with opt-level 1 for the server (cargo build --config
+# profile.dev.package.sealion.opt-level=1), 2026-11-27. The times are a guest's: they hold beside other work on the host.
+set -eu
+lab=$1 sealion=$2 out=$3
+
+# run NAME ARMS SIZES LOSS RTT RATE SAMPLES-WITH-LOSS
+run() {
+    timeout 3600 "$lab" network --kernel 6.1 --arms "$2" --sizes "$3" --loss "$4" --rtt "$5" --rate "$6" --samples 3 \
+        --samples-with-loss "$7" --sealion "$sealion" --out "$out/$1.csv"
+}
+
+run no-loss-80 user,user-h2,user-h3,nginx-h2 16k,100k,1m,4m 0 80 5,50 1
+run no-loss-200 user,user-h2,user-h3,nginx-h2 16k,100k,1m,4m 0 200 20 1
+run h2-80 user-h2 16k,100k,1m 0,1,5 80 5,50 20
+run h2-200 user-h2 16k,100k,1m 0,1,5 200 20 20
+# h3-80-before and h3-200-before are the same with third_party/quinn-proto as of commit 500da0a9.
+run h3-80 user-h3 100k,1m 0,1,5 80 50 20
+run h3-200 user-h3 100k,1m 0,1,5 200 20 12
+# h3-80-bbr: the same with http3.congestion = "bbr" as the default of the program, and 30 requests with loss.
+# Two series, each of two guests side by side.
+for series in 1 2; do
+    run h2-1m-$series user-h2 1m 1 80 50 100
+    run h3-1m-$series user-h3 1m 1 80 50 100
+done
