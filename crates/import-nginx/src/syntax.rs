@@ -89,8 +89,20 @@ pub(super) fn read(file: &Path) -> Result<Configuration, String> {
     })?;
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut reader = Reader { directory, depth: 0, missing: Vec::new() };
-    let directives = reader.file(file, &String::from_utf8_lossy(&text))?;
+    let mut directives = reader.file(file, &String::from_utf8_lossy(&text))?;
+    leave_out_behind_break(&mut directives);
     Ok(Configuration { directives, missing: reader.missing })
+}
+
+/// Leaves out what nginx never applies: in a block, all directives of the rewrite module behind a `break`.
+fn leave_out_behind_break(block: &mut Vec<Directive>) {
+    let mut is_behind = false;
+    block.retain(|inner| {
+        let applies = !is_behind || !matches!(inner.name.as_str(), "break" | "if" | "return" | "rewrite" | "set");
+        is_behind |= inner.name == "break";
+        applies
+    });
+    block.iter_mut().filter_map(|inner| inner.block.as_mut()).for_each(leave_out_behind_break);
 }
 
 struct Reader {

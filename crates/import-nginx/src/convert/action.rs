@@ -269,8 +269,9 @@ fn tries_before(
     (tries, pass): (&Directive, &Directive),
 ) -> Result<(), NotPassed> {
     let Some((last, tried)) = tries.arguments.split_last() else { return Ok(()) };
-    // A script that is missing is answered so anyway.
-    if last == "=404" && pass.name == "fastcgi_pass" {
+    // A script that is missing is answered so anyway. `$uri` has the path behind the script too.
+    let is_script = pass.name == "fastcgi_pass" && tried.iter().all(|tried| tried == "$fastcgi_script_name");
+    if last == "=404" && is_script {
         return Ok(());
     }
     let mut found = Vec::new();

@@ -450,7 +450,9 @@ impl Exists {
     fn holds(&self, asked: &Asked<'_>, route: &Route, disk: Disk<'_>) -> Holds {
         let Ok(url) = self.path.render_url(asked) else { return Holds::No };
         let raw = url.split('?').next().unwrap_or_default();
-        let Ok(path) = SitePath::parse(raw, route.options.show_dotfiles) else { return Holds::No };
+        // A hidden name that the condition names itself, such as `/.maintenance`, is no secret.
+        let shows_hidden = route.options.show_dotfiles || self.text.contains("/.");
+        let Ok(path) = SitePath::parse(raw, shows_hidden) else { return Holds::No };
         let Some(located) = route.locate(&path, || Asked { path: &path, ..*asked }) else { return Holds::No };
         let root = located.files.root();
         let metadata = match (root.metadata(located.path.as_bytes(), disk.wait()), disk) {
