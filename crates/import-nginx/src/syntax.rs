@@ -308,6 +308,13 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_is_not_utf_8_is_an_error_and_a_comment_is_not() {
+        let text = String::from_utf8_lossy(b"# caf\xe9\nlocation /caf\xe9/ { deny all; }");
+        assert!(read_text(&text).is_err_and(|error| error.contains(":2: ")));
+        assert!(read_text(&String::from_utf8_lossy(b"# caf\xe9\na;")).is_ok());
+    }
+
+    #[test]
     fn lua_blocks_are_skipped() {
         let directives = read_text("a_by_lua_block { local t = { 'x;}' } -- }\n }\nb c;").unwrap();
         assert_eq!(shown(&directives), ["1: a_by_lua_block { … }", "3: b c;"]);

@@ -50,8 +50,8 @@ impl<'a> Tokens<'a> {
                 '{' => Token::Open,
                 '}' => Token::Close,
                 ';' => Token::End,
-                '"' | '\'' => return self.quoted(c).map(|word| Some((Token::Word(word), line))),
-                _ => return self.bare().map(|word| Some((Token::Word(word), line))),
+                '"' | '\'' => return word(self.quoted(c)?, line),
+                _ => return word(self.bare()?, line),
             };
             self.take();
             return Ok(Some((token, line)));
@@ -139,6 +139,16 @@ impl<'a> Tokens<'a> {
     fn error(&self, what: &str) -> SyntaxError {
         SyntaxError { line: self.line, what: what.to_owned() }
     }
+}
+
+/// # Errors
+/// The text has bytes that are not UTF-8, which were replaced when the file was read: a path of other bytes would lose its guards.
+fn word(text: String, line: usize) -> Result<Option<(Token, usize)>, SyntaxError> {
+    if text.contains(char::REPLACEMENT_CHARACTER) {
+        let what = format!("{text} has bytes that are not UTF-8: save the file as UTF-8");
+        return Err(SyntaxError { line, what });
+    }
+    Ok(Some((Token::Word(text), line)))
 }
 
 #[cfg(test)]

@@ -170,9 +170,12 @@ fn matches(
         };
     };
     let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
-    if let Some(cases) = variables.cases(name) {
+    let built = || {
         let flags = if sign == "~*" { "(?i)" } else { "" };
-        let built = regex::Regex::new(&format!("{flags}{own}")).map_err(|error| error.to_string())?;
+        regex::Regex::new(&format!("{flags}{own}")).map_err(|error| error.to_string())
+    };
+    if let Some(cases) = variables.cases(name) {
+        let built = built()?;
         let condition = of_cases(cases, |value| built.is_match(value))?;
         return Ok(Asked::holds(if is_not { condition.not() } else { condition }));
     }
@@ -181,8 +184,7 @@ fn matches(
         false => template(context, variables, variable)?,
     };
     if !template.contains('{') {
-        let built = regex::Regex::new(&own).map_err(|error| error.to_string())?;
-        return Ok(Asked::holds(constant(built.is_match(&template) != is_not)));
+        return Ok(Asked::holds(constant(built()?.is_match(&template) != is_not)));
     }
     // The query goes with the path where nothing but the last group may have it.
     let is_of_client = template == "{uri}"

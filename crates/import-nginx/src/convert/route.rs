@@ -271,7 +271,7 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
     report_others(context, block);
 }
 
-/// The routes that a block becomes beside its own, without those of its locations.
+/// The routes that a block becomes beside its own. Its locations have others.
 #[derive(Default)]
 struct Within {
     /// Of `limit_except`, whose methods know no conditions and rewrites of the location; then of these, in the order of the file.
