@@ -330,7 +330,7 @@ fn of_if(
         let everything = Block { level: block.level.clone(), path: Path::Inherited, ..*block };
         of_rewrite(context, table, &everything, &own, (rewrite, how, &mut None));
     }
-    // What stands beside rewrites is for the requests that none of them has.
+    // Other directives beside rewrites are for the requests that no rewrite has.
     let is_only_led =
         !rewrites.is_empty() && others.iter().all(|inner| matches!(inner.name.as_str(), "rewrite" | "break"));
     if others.is_empty() || is_only_led {
