@@ -276,7 +276,7 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
                 auth.insert("cookies".to_owned(), cookies.into());
             }
             let (same, others): (Vec<_>, Vec<_>) =
-                copied(level, locations).into_iter().partition(|(name, source)| name.eq_ignore_ascii_case(source));
+                copied(level).into_iter().partition(|(name, source)| name.eq_ignore_ascii_case(source));
             if !same.is_empty() {
                 let names: Vec<Value> = same.into_iter().map(|(name, _)| name.into()).collect();
                 auth.insert("copy".to_owned(), names.into());
@@ -406,20 +406,29 @@ fn asked<'d>(
 
 /// The fields that requests get from the answer, and their names there, here or in a location that inherits the guard:
 /// `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`.
-fn copied(level: &Level<'_>, locations: &[&Directive]) -> Vec<(String, String)> {
-    let of = |name: &'static str| {
-        let mut found: Vec<&Directive> = level.all(name);
-        for location in locations {
-            walk(location.children(), &mut |inner| found.extend((inner.name == name).then_some(inner)));
-        }
-        found
-    };
-    let (sets, fields) = (of("auth_request_set"), of("proxy_set_header"));
-    let of_field = |field: &&Directive| Some((field.arguments.first()?.clone(), source_of(field, &sets)?));
-    let mut copied: Vec<(String, String)> = fields.iter().filter_map(of_field).collect();
+fn copied(level: &Level<'_>) -> Vec<(String, String)> {
+    let (sets, fields) = (level.all("auth_request_set"), level.all("proxy_set_header"));
+    let mut copied = Vec::new();
+    copied_within(level.own(), (&sets, &fields), &mut copied);
     copied.sort();
     copied.dedup();
     copied
+}
+
+/// Adds the fields of a block and of the locations in it. Directives of one name replace those around the block, as in nginx.
+fn copied_within(block: &[&Directive], around: (&[&Directive], &[&Directive]), copied: &mut Vec<(String, String)>) {
+    let own = |name: &str| block.iter().copied().filter(|inner| inner.name == name).collect::<Vec<_>>();
+    let (sets, fields) = (own("auth_request_set"), own("proxy_set_header"));
+    let sets = if sets.is_empty() { around.0 } else { &sets };
+    let fields = if fields.is_empty() { around.1 } else { &fields };
+    let of_field = |field: &&Directive| Some((field.arguments.first()?.clone(), source_of(field, sets)?));
+    copied.extend(fields.iter().filter_map(of_field));
+    for location in block.iter().filter(|inner| inner.name == "location") {
+        let has_guard = location.children().iter().any(|inner| inner.name == "auth_request");
+        if !has_guard {
+            copied_within(&location.children().iter().collect::<Vec<_>>(), (sets, fields), copied);
+        }
+    }
 }
 
 /// The field of the answer of the server that is asked, whose value a field of a request has.
