@@ -17,5 +17,6 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-const FIRST: u16 = 10_000;
-const COUNT: u32 = 20_000;
+/// Above the ports that `import-nginx --compare` takes, which runs beside.
+const FIRST: u16 = 20_000;
+const COUNT: u32 = 12_000;

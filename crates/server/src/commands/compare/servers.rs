@@ -179,7 +179,7 @@ impl Ports {
 }
 
 const FIRST_PORT: u16 = 10_000;
-const PORT_COUNT: u32 = 20_000;
+const PORT_COUNT: u32 = 10_000;
 const PORTS_PER_PROCESS: u32 = 32;
 
 /// sealion.toml with its listeners on loopback, and nothing that reaches out of `directory`.
