@@ -346,12 +346,10 @@ pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<
     };
     match target(context, place.variables, last) {
         Ok(last) => {
-            let has_names = names.iter().any(|index| index.arguments.iter().any(|name| !name.starts_with('/')));
             // nginx looks for names in directories alone, and goes to a path at once.
-            let mut inner = match has_names {
-                true => of_directories(place.path, Condition::exists("directory", "{path}")),
-                false => of_directories(place.path, Condition::Always),
-            };
+            let has_names = names.iter().any(|index| index.arguments.iter().any(|name| !name.starts_with('/')));
+            let condition = if has_names { Condition::exists("directory", "{path}") } else { Condition::Always };
+            let mut inner = of_directories(place.path, condition);
             match has_names {
                 true => inner.set("try", vec![Value::from("{path}"), last.into()]),
                 false => inner.set("rewrite", last),

@@ -31,7 +31,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
             "return" if unless != Condition::Always => {
                 context.report_with(inner, "it applies behind break too: write a route with match");
             }
-            "return" | "break" => break,
+            "return" => break,
             // The address as the client wrote it, which the next rewrite takes apart.
             "rewrite" if inner.arguments == ["^", "$request_uri"] && has_break => {
                 context.note(inner, "the server gets encoded slashes of the path decoded");

@@ -153,6 +153,9 @@ pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> 
 
 /// Has the routes that a location becomes beside its own leave the paths of other locations to these. An expression within a prefix would go before them.
 fn leave_to_locations(table: &mut Table, block: &Block<'_, '_>) {
+    if table.list("route").next().is_none() {
+        return;
+    }
     let of = |location: &&Directive| Path::of(location).ok();
     let outer = block.server.locations.iter().copied().chain(block.level.outer_locations());
     let is_passed_over = matches!(block.path, Path::Prefix { is_final: false, .. });

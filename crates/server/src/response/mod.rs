@@ -18,6 +18,7 @@ pub(crate) use encoded::{CHECKSUMS, CodedForms, ContentEncoder, MakeEncoder};
 pub(crate) use of_file::{of_coded, of_file, of_file_as, of_variant};
 pub(crate) use read::read_range;
 
+use crate::in_box::boxed;
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 
 /// A response as produced by a site. The protocol driver adds framing, connection fields, Date and Server, and omits the body
@@ -76,8 +77,7 @@ impl Response {
     /// The same in memory of its own, for a response that many steps hand on: they move a pointer, and not hundreds of bytes.
     #[inline]
     pub(crate) fn boxed(status: Status, fields: Fields, body: Body) -> Box<Self> {
-        // Written into the box, so that it is not copied there.
-        Box::write(Box::new_uninit(), Self::new(status, fields, body))
+        boxed(|| Self::new(status, fields, body))
     }
 
     /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.

@@ -10,6 +10,7 @@ use sealion_http::{ExtraFields, FieldSection, HOP_BY_HOP, Request};
 
 use super::lazy_fields::{LazyFields, Own, map_of_lines};
 use super::proxy_header::Endpoints;
+use super::similar_names::SimilarNames;
 use crate::observe::traces::{Span, parse_traceparent};
 use crate::values::{random_bits, write_address};
 
@@ -213,7 +214,7 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>, trace: Trace)
     let named = named_by_connection(request.fields.all("connection"));
     for (name, value) in request.fields.iter() {
         let Some(name) = lines.begin(name) else { continue };
-        match may_be_dropped(name) && is_dropped(name, hop.is_trusted) || named.has(name) {
+        match DROPPED.has(name) && is_dropped(name, hop.is_trusted) || named.has(name) {
             true => lines.take_back(),
             false => lines.end(value),
         }
@@ -234,28 +235,8 @@ fn is_dropped(name: &[u8], is_trusted: bool) -> bool {
     is_of_connection || is_made_here(name) || !is_trusted && replaces_path(name)
 }
 
-/// Whether [`is_dropped`] has to compare a name: one of its names has the same length and begins with the same letter. Few fields of usual requests do.
-fn may_be_dropped(name: &[u8]) -> bool {
-    let lengths = name.first().map_or(0, |first| DROPPED_LENGTHS[usize::from(first & 0x7f)]);
-    name.len() < 32 && lengths >> name.len() & 1 == 1
-}
-
-/// For each letter, the lengths of the names that begin with it: a bit for each length.
-static DROPPED_LENGTHS: [u32; 128] = {
-    let lists: [&[&str]; 4] = [&HOP_BY_HOP, &["host", CDN_LOOP], &MADE_HERE, &REPLACE_PATH];
-    let mut lengths = [0; 128];
-    let mut list = 0;
-    while list < lists.len() {
-        let mut at = 0;
-        while at < lists[list].len() {
-            let name = lists[list][at].as_bytes();
-            lengths[name[0] as usize] |= 1 << name.len();
-            at += 1;
-        }
-        list += 1;
-    }
-    lengths
-};
+/// The names that [`is_dropped`] compares.
+static DROPPED: SimilarNames = SimilarNames::of(&[&HOP_BY_HOP, &["host", CDN_LOOP], &MADE_HERE, &REPLACE_PATH]);
 
 /// The fields of a request.
 pub(crate) type RequestFields = LazyFields<RequestLines>;
@@ -757,11 +738,11 @@ mod tests {
         let lists = [&HOP_BY_HOP[..], &["host", CDN_LOOP], &MADE_HERE, &REPLACE_PATH];
         for own in lists.into_iter().flatten() {
             for name in [own.to_string(), own.replace('-', "_"), own.replace('-', ".")] {
-                assert!(may_be_dropped(name.as_bytes()) && is_dropped(name.as_bytes(), false), "{name}");
+                assert!(DROPPED.has(name.as_bytes()) && is_dropped(name.as_bytes(), false), "{name}");
             }
         }
         for name in ["accept", "user-agent", "cookie", "sec-fetch-dest", "", &"x".repeat(100)] {
-            assert!(!may_be_dropped(name.as_bytes()), "{name}");
+            assert!(!DROPPED.has(name.as_bytes()), "{name}");
         }
     }
 

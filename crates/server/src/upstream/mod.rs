@@ -33,6 +33,7 @@ mod pool;
 mod protocol;
 mod proxy_header;
 mod reply;
+mod similar_names;
 mod spool;
 mod spool_disk;
 mod sticky;

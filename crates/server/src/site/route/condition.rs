@@ -174,6 +174,8 @@ pub(super) struct Exists {
     pub(super) text: Box<str>,
     path: Template,
     pub(super) kind: EntryKind,
+    /// Whether the text itself has a hidden name, such as `/.maintenance`: it is no secret then.
+    names_hidden: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -441,7 +443,12 @@ impl Exists {
         let paths = paths.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
         let built = paths.filter_map(|(kind, text)| {
             let path = path_template(text, &config.span, known, key, problems)?;
-            Some(Condition::Exists(Exists { text: text.as_str().into(), path, kind }))
+            Some(Condition::Exists(Exists {
+                text: text.as_str().into(),
+                path,
+                kind,
+                names_hidden: text.contains("/."),
+            }))
         });
         built.collect()
     }
@@ -450,9 +457,7 @@ impl Exists {
     fn holds(&self, asked: &Asked<'_>, route: &Route, disk: Disk<'_>) -> Holds {
         let Ok(url) = self.path.render_url(asked) else { return Holds::No };
         let raw = url.split('?').next().unwrap_or_default();
-        // A hidden name that the condition names itself, such as `/.maintenance`, is no secret.
-        let shows_hidden = route.options.show_dotfiles || self.text.contains("/.");
-        let Ok(path) = SitePath::parse(raw, shows_hidden) else { return Holds::No };
+        let Ok(path) = SitePath::parse(raw, route.options.show_dotfiles || self.names_hidden) else { return Holds::No };
         let Some(located) = route.locate(&path, || Asked { path: &path, ..*asked }) else { return Holds::No };
         let root = located.files.root();
         let metadata = match (root.metadata(located.path.as_bytes(), disk.wait()), disk) {

@@ -11,6 +11,7 @@ use crate::upstream::answer_fields::{AnswerFields, Lines};
 use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::end_of_head;
 use crate::upstream::head::{NamedByConnection, named_by_connection};
+use crate::upstream::similar_names::SimilarNames;
 
 /// Fields of a response.
 const MOST_FIELDS: usize = 256;
@@ -113,7 +114,7 @@ impl Relevant {
         let mut passed_on = ExtraFields::with_capacity(octets + 128);
         let mut names_fields = false;
         for field in response.headers.iter() {
-            if !may_be_hop_by_hop(field.name) {
+            if !OF_CONNECTION.has(field.name.as_bytes()) {
                 passed_on.add_in_lower_case(field.name, field.value);
                 continue;
             }
@@ -161,20 +162,8 @@ impl Relevant {
     }
 }
 
-/// Whether a name has to be compared with the names of fields that belong to one connection: one of them has the same length.
-fn may_be_hop_by_hop(name: &str) -> bool {
-    name.len() < 32 && HOP_BY_HOP_LENGTHS >> name.len() & 1 == 1
-}
-
-/// A bit for each length.
-const HOP_BY_HOP_LENGTHS: u32 = {
-    let (mut lengths, mut at) = (0, 0);
-    while at < HOP_BY_HOP.len() {
-        lengths |= 1 << HOP_BY_HOP[at].len();
-        at += 1;
-    }
-    lengths
-};
+/// Fields of one connection, framing included.
+static OF_CONNECTION: SimilarNames = SimilarNames::of(&[&HOP_BY_HOP]);
 
 #[cfg(test)]
 mod tests {
