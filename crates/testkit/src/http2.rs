@@ -299,6 +299,24 @@ impl Http2 {
         (status, body.to_vec())
     }
 
+    /// Requests `large`, and the urgent response when `begun` bytes of `large` are here. Returns the bytes of `large`
+    /// that came between this request and the end of its response.
+    ///
+    /// # Panics
+    /// A response fails.
+    #[track_caller]
+    pub fn overtake(&mut self, large: &str, begun: usize, urgent: &str) -> usize {
+        self.credit = 0;
+        self.send(&window_update(0, 1 << 30));
+        let large = self.request("GET", large, &[("priority", "u=5")], true);
+        let bytes = |http: &Self| http.streams.get(&large).map_or(0, |got| got.body.len());
+        self.read_until("it has begun", |http| bytes(http) >= begun);
+        let before = bytes(self);
+        let urgent = self.request("GET", urgent, &[("priority", "u=0")], true);
+        self.response(urgent).whole();
+        bytes(self) - before
+    }
+
     /// Sends PING and waits for its reply: then the server has read all earlier data.
     #[track_caller]
     pub fn ping(&mut self) {

@@ -459,6 +459,63 @@ fn file_is_whole_under_a_small_lowat() {
     }
 }
 
+/// A TCP_NOTSENT_LOWAT of two records of the largest size suffices, by `send` and by `sendfile`. The server sets no
+/// less. If each record waited for a timer, the 8 MB would take minutes.
+#[test]
+fn bytes_are_whole_under_a_lowat_of_two_records() {
+    const LOWAT: u32 = 2 * (5 + (1 << 14) + 256);
+    let body = pattern(4_000_003);
+    let file = file_of(&body);
+    for (version, cipher) in suites() {
+        let mut c = Sending::new(version, cipher, 0);
+        socket2::SockRef::from(&c.near).set_tcp_notsent_lowat(LOWAT).expect("TCP_NOTSENT_LOWAT");
+        c.near.set_nonblocking(true).expect("non-blocking");
+        let (data, _) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sent = 0;
+                while sent < body.len() {
+                    // A frame's header in the middle of a record, as HTTP/2 has it.
+                    let end = body.len().min(sent + 9);
+                    match c.tx.send(&body[sent..end], More::Yes) {
+                        Ok(count) => sent += count,
+                        Err(error) => {
+                            assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
+                            support::wait_writable(&c.near);
+                            continue;
+                        }
+                    }
+                    let mut offset = sent as u64;
+                    let end = body.len().min(sent + 16_375);
+                    while sent < end {
+                        match c.tx.send_file(&file, &mut offset, end - sent) {
+                            Ok(count) => sent += count,
+                            Err(error) => {
+                                assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
+                                support::wait_writable(&c.near);
+                            }
+                        }
+                    }
+                }
+                sent = 0;
+                while sent < body.len() {
+                    match c.tx.send(&body[sent..], More::No) {
+                        Ok(count) => sent += count,
+                        Err(error) => {
+                            assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
+                            support::wait_writable(&c.near);
+                        }
+                    }
+                }
+                while let Err(error) = c.tx.flush() {
+                    assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
+                }
+            });
+            c.far.data(2 * body.len())
+        });
+        assert!(data[..body.len()] == body && data[body.len()..] == body, "{version} {cipher}");
+    }
+}
+
 /// The layer can only be attached to a connection, and cannot be detached.
 #[test]
 fn the_layer_needs_a_connection_and_keeps_it() {

@@ -17,6 +17,7 @@ mod deadlines;
 mod receive;
 mod send;
 mod under_way;
+mod unsent;
 
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -41,6 +42,7 @@ use crate::passing::{Baggage, Driver, Passes, Refused, Resting};
 use answer::Waiting;
 use deadlines::Deadlines;
 use under_way::{Leaving, beside};
+use unsent::Unsent;
 
 /// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
@@ -189,6 +191,7 @@ struct Http2<'a> {
     upcoming: u64,
     /// Records of the next batch.
     batch: usize,
+    unsent: Unsent,
     requests: u64,
     passes: Passes,
     /// The client has sent the beginning of its preface.
@@ -232,6 +235,7 @@ impl<'a> Http2<'a> {
             ahead: Ahead::new(&context.shared.ahead),
             upcoming: 0,
             batch: send::FEWEST_RECORDS,
+            unsent: Unsent::default(),
             requests: 0,
             passes: baggage.passes,
             begun: false,
@@ -360,6 +364,7 @@ impl<'a> Http2<'a> {
         batch.keep();
         keep_bytes(std::mem::take(&mut self.heads));
         self.deadlines.rest();
+        self.unsent.rest();
         self.window.reduce(&mut self.protocol);
         self.leaving.stay();
         self.receiving.shrink_to(KEPT_STREAMS);

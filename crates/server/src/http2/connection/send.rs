@@ -63,12 +63,13 @@ impl Http2<'_> {
         }
         stream.finish()?;
         self.ahead.batched(0);
-        self.batch = if waited { FEWEST_RECORDS } else { (self.batch * 2).min(MOST_RECORDS) };
+        self.unsent.sent(batch.len(), waited, stream.socket());
+        self.batch = if waited { self.unsent.fewest_records() } else { (self.batch * 2).min(MOST_RECORDS) };
         Ok(())
     }
 
     /// Sends a batch up to its end, or to a file that cannot be read.
-    async fn send_parts(&mut self, stream: &mut TlsStream, batch: &Batch, waited: &mut bool) -> Result<(), Unsent> {
+    async fn send_parts(&mut self, stream: &mut TlsStream, batch: &Batch, waited: &mut bool) -> Result<(), Failed> {
         let (one, several);
         let parts: &[Part<'_>] = match batch.only_part() {
             Some(part) => {
@@ -99,16 +100,16 @@ impl Http2<'_> {
         sent.map(drop).map_err(|error| match stream.resume(&source) {
             Some(unread) => {
                 batch.note_unreadable(unread.file);
-                Unsent { file: batch.file_of(unread.file), sent: unread.sent as usize, error }
+                Failed { file: batch.file_of(unread.file), sent: unread.sent as usize, error }
             }
-            None => Unsent { file: None, sent: 0, error },
+            None => Failed { file: None, sent: 0, error },
         })
     }
 
     /// Resets the streams whose content is in a file that cannot be read any more, and leaves the others in the batch. A frame whose length was announced
     /// has to come, so that the connection ends in the middle of one.
-    fn skip_unreadable(&mut self, stream: &TlsStream, batch: &mut Batch, failed: Unsent) -> Result<(), Error> {
-        let Unsent { file, sent, error } = failed;
+    fn skip_unreadable(&mut self, stream: &TlsStream, batch: &mut Batch, failed: Failed) -> Result<(), Error> {
+        let Failed { file, sent, error } = failed;
         let Some(frames) = file.and_then(|file| batch.skip(sent, &file)) else { return Err(error) };
         for frame in &frames {
             self.protocol.withdraw(*frame);
@@ -146,7 +147,7 @@ impl Http2<'_> {
 }
 
 /// Why a batch was not sent to its end.
-struct Unsent {
+struct Failed {
     /// The file that cannot be read. `None`: the connection failed.
     file: Option<Arc<File>>,
     /// Bytes of the batch that were sent.

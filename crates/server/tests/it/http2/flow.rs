@@ -121,6 +121,18 @@ fn an_urgent_small_response_overtakes_a_large_one() {
     pattern::assert_equal(http.response(large).whole().1, 0..LARGE);
 }
 
+/// TCP paces the connection, and measures that rate: few bytes of a large response wait in the socket.
+#[test]
+fn an_urgent_response_waits_for_few_bytes_on_a_slow_connection() {
+    let site = Site::new();
+    site.add("f", "content");
+    site.add_pattern("large", LARGE);
+    let server = site.config("[site.limits]\nbandwidth = '4MB'\n").serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 30)]);
+    let waited_for = http.overtake("/large", LARGE as usize / 2, "/f");
+    assert!(waited_for < 1 << 19, "{waited_for} bytes of the large response came before");
+}
+
 /// Contents that a server does not take leave room for others on the connection. Where they leave none, no client is late: it may not send.
 #[test]
 fn uploads_that_wait_hold_up_no_other() {
