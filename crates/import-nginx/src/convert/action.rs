@@ -50,7 +50,8 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     }
     if let Some(alias) = find("alias") {
         self::alias(context, table, place, alias)?;
-        if table.get("rewrite").is_some() || table.get("respond").is_some() {
+        let acts = |key: &str| table.get(key).is_some();
+        if ["rewrite", "respond", "try"].into_iter().any(acts) {
             return Ok(true);
         }
     } else if let Some(root) = find("root") {
@@ -445,10 +446,19 @@ fn alias(
                 _ => {
                     let mut inner = Table::default();
                     inner.set("path", format!("{text}/"));
-                    inner.set("files", true);
                     inner.set("alias", to);
+                    let tries = place.level.own().iter().copied().find(|inner| inner.name == "try_files");
+                    match tries.and_then(|tries| Some((tries, tries.arguments.last()?))) {
+                        Some((tries, last)) => {
+                            self::try_files(context, &mut inner, place, tries)?;
+                            last_resort(table, &last_of(context, place, last)?);
+                        }
+                        None => {
+                            inner.set("files", true);
+                            table.set("respond", 404);
+                        }
+                    }
                     table.push("route", inner);
-                    table.set("respond", 404);
                     return Ok(());
                 }
             }

@@ -111,5 +111,5 @@ fn family(template: &str) -> Option<(&'static str, &str)> {
         return None;
     }
     let (family, name) = inner.split_once('.')?;
-    ["header", "query", "cookie"].into_iter().find(|known| *known == family).map(|known| (known, name))
+    ["header", "cookie"].into_iter().find(|known| *known == family).map(|known| (known, name))
 }

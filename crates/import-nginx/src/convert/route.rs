@@ -354,7 +354,8 @@ fn write(context: &mut Context, table: &mut Table, place: Place<'_, '_>, depth: 
         }
         Err(why) => return Err(why),
     };
-    let cases = place.variables.cases(&name).map(<[_]>::to_vec).unwrap_or_default();
+    let own = place.variables.cases(&name).map(<[_]>::to_vec);
+    let cases = own.unwrap_or_else(|| if name == "scheme" { Variables::schemes() } else { Vec::new() });
     let Some(((_, last), others)) = cases.split_last() else { return Err(NotPassed::Cases(name)) };
     for (condition, value) in others {
         let mut inner = Table::default();

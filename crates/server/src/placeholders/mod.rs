@@ -22,7 +22,7 @@ use sealion_http::{Request, Target};
 
 pub(crate) use parse::Known;
 pub(crate) use source::{cookies, parameters};
-pub(crate) use tables::{MapConfig, SplitConfig, Tables, WHOLE, expression, share_of};
+pub(crate) use tables::{MapConfig, SplitConfig, Tables, WHOLE, expression, in_bytes, share_of};
 
 use source::Source;
 

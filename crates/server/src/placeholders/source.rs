@@ -34,6 +34,8 @@ pub(super) enum Source {
     UnixTime,
     /// A parameter of the query, decoded; the first of its name.
     Parameter(Box<str>),
+    /// The same as the client wrote it; its name has no case.
+    RawParameter(Box<str>),
     /// A field of the request; its lines are one list.
     Field(Box<str>),
     Cookie(Box<str>),
@@ -54,9 +56,14 @@ impl Source {
     /// Whether its values are parts of URLs as they stand.
     pub(super) fn is_url(&self) -> bool {
         match self {
-            Self::Host | Self::Authority | Self::Path | Self::Query | Self::QueryMark(_) | Self::Uri | Self::Scheme => {
-                true
-            }
+            Self::Host
+            | Self::Authority
+            | Self::Path
+            | Self::Query
+            | Self::RawParameter(_)
+            | Self::QueryMark(_)
+            | Self::Uri
+            | Self::Scheme => true,
             Self::Client | Self::Port | Self::Time | Self::UnixTime => true,
             // The operator wrote them.
             Self::Map(_) | Self::Split(_) => true,
@@ -135,6 +142,7 @@ impl Source {
                 out.extend_from_slice(named.unwrap_or(if asked.is_plain { "80" } else { "443" }).as_bytes());
             }
             Self::Parameter(name) => out.extend(parameters(asked.query, name).next().into_iter().flatten()),
+            Self::RawParameter(name) => out.extend_from_slice(raw_parameter(asked.query, name).as_bytes()),
             Self::Field(name) => {
                 for (n, line) in asked.request.fields.all(name).enumerate() {
                     out.extend_from_slice(if n > 0 { b", " } else { b"" });
@@ -188,6 +196,12 @@ pub(crate) fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iter
         let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(own) == name.as_bytes()).then(|| decoded(value))
     })
+}
+
+/// The value of the first parameter that has this name in any case, as the client wrote it. A name without `=` has none.
+fn raw_parameter<'a>(query: Option<&'a str>, name: &str) -> &'a str {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(own, _)| own.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
 }
 
 /// As forms are decoded: applications that are asked read `+` as a space.

@@ -122,7 +122,7 @@ impl SiteConfig {
         for own in &self.route {
             tree.add(own, &everything, Around { settings: self, route: &root, action: &action }, context, problems);
         }
-        let routes = tree.finish(&root, problems)?;
+        let routes = tree.finish((&own, &root), problems)?;
         Some((root, Some(Box::new(routes))))
     }
 
@@ -421,7 +421,7 @@ impl Tree<'_> {
     }
 
     /// The finished routes. `None`: the errors are in `problems`.
-    fn finish(self, root: &Route, problems: &mut Problems) -> Option<Routes> {
+    fn finish(self, (own_root, root): (&RouteConfig, &Route), problems: &mut Problems) -> Option<Routes> {
         let choice = Choice::new(&self.candidates)
             .map_err(|error| {
                 problems.add(
@@ -432,11 +432,12 @@ impl Tree<'_> {
             })
             .ok();
         let all: Vec<Route> = self.all.into_iter().collect::<Option<_>>()?;
-        for own in self.site.route.iter().flat_map(RouteConfig::all) {
+        let tries = self.site.all_routes().map(|own| (own, KEY)).chain([(own_root, "site")]);
+        for (own, key) in tries {
             if let Some(last) =
                 own.r#try.last().filter(|last| last.starts_with('@') && !self.named.contains_key(last.as_str()))
             {
-                problems.add(&last.span, &format!("{KEY}.try"), no_such_name(last));
+                problems.add(&last.span, &format!("{key}.try"), no_such_name(last));
             }
         }
         let with_root = || all.iter().chain([root]);
@@ -457,7 +458,7 @@ impl Tree<'_> {
             copied: copied.flat_map(|auth| auth.copied().cloned()).collect(),
         };
         routes.all = all;
-        refuse_loops(self.site, &routes, problems);
+        refuse_loops(self.site, (own_root, root), &routes, problems);
         routes.check_error_pages(root, "site", problems);
         Some(routes)
     }
