@@ -34,7 +34,7 @@ const TYPES: &str = "types {\ntext/html html htm;\ntext/css css;\napplication/ja
      image/svg+xml svg;\napplication/pdf pdf;\nimage/x-icon ico;\n}\ndefault_type application/octet-stream;\n";
 
 /// The files that idioms serve, and the applications behind them.
-struct Places {
+pub(super) struct Places {
     directory: tempfile::TempDir,
     origins: Origins,
     pki: Pki,
@@ -42,7 +42,7 @@ struct Places {
 }
 
 impl Places {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path();
         let write = |name: &str, content: &[u8]| {
@@ -64,11 +64,14 @@ impl Places {
         Places { origins: Origins::start(), pki: Pki::ecdsa(), nginx: nginx(), directory }
     }
 
-    /// The lines about requests that differ, and whether the comparison itself worked. Empty: all are equal.
     fn compare(&self, file: &Path) -> Vec<String> {
-        let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         let text = fs::read_to_string(file).expect("it is there");
-        let directory = self.directory.path().join("idioms").join(&name);
+        self.compare_text(&file.file_stem().expect("a name").to_string_lossy(), &text)
+    }
+
+    /// The lines about requests that differ, and whether the comparison itself worked. Empty: all are equal.
+    pub(super) fn compare_text(&self, name: &str, text: &str) -> Vec<String> {
+        let directory = self.directory.path().join("idioms").join(name);
         fs::create_dir_all(&directory).expect("a directory");
         let (config, requests) = (directory.join("nginx.conf"), directory.join("requests"));
         let certificate = format!(
@@ -110,7 +113,7 @@ impl Places {
 const OPENED: &str = "answers without UNGUARDED what nginx refuses";
 
 /// Whether the line says that nginx refuses what is answered here.
-fn is_opened(line: &str) -> bool {
+pub(super) fn is_opened(line: &str) -> bool {
     let statuses = line.trim().strip_prefix("status: nginx ").and_then(|rest| rest.split_once(", sealion "));
     let is_refusal = |status: &str| ["401", "403", "429", "none"].iter().any(|refusal| status.starts_with(refusal));
     statuses.is_some_and(|(nginx, sealion)| is_refusal(nginx) && sealion.starts_with('2'))
