@@ -274,7 +274,7 @@ fn lead(
             Some(_) => format!("{to}?$args"),
             None => format!("{to}$is_args$args"),
         };
-        return action::redirect(context, route, inner, &with_query, status).map_err(|why| format!("{why:?}"));
+        return action::redirect(context, route, inner, &with_query, status).map_err(NotPassed::into_reason);
     }
     if flag != "break" && to.starts_with("/$1") && inner.groups == ["{path}"] {
         return lead_to_everything(context, route, block, inner);
