@@ -203,6 +203,10 @@ impl Variables {
         if let Some(constant) = constant {
             return Ok(constant);
         }
+        // The address of the proxy, where that of the client is known.
+        if name == "realip_remote_addr" && context.has_real_ip {
+            return Err(Lost::Unknown(name.to_owned()));
+        }
         if let Some(own) = of_request(name) {
             return Ok(own);
         }
