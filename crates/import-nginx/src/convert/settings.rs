@@ -246,7 +246,19 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             (_, Ok(value)) if is_value && sealion_http::extra_fields::is_name(name) => {
                 let is_always = directive.arguments.get(2).is_some_and(|word| word == "always");
                 let fields = if is_always { &mut set } else { &mut without_errors };
-                fields.insert(name.clone(), value.into());
+                match fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                    None => _ = fields.insert(name.clone(), value.into()),
+                    Some(_) if lower == "set-cookie" => {
+                        context.report_with(
+                            directive,
+                            "a response gets one cookie by a field: let the application set the others",
+                        );
+                    }
+                    // One line with a list means the same (RFC 9110, 5.3).
+                    Some((_, known)) => {
+                        *known = format!("{}, {value}", known.as_str().unwrap_or_default()).into();
+                    }
+                }
             }
             (_, Err(lost)) => context.report_with(directive, format!("{lost}: set the field by headers")),
             _ => context.report(directive),

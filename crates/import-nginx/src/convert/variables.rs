@@ -207,6 +207,10 @@ impl Variables {
         if name == "realip_remote_addr" && context.has_real_ip {
             return Err(Lost::Unknown(name.to_owned()));
         }
+        // Of the client's query.
+        if name.starts_with("arg_") && self.changed_query().is_some() {
+            return Err(Lost::Unknown(name.to_owned()));
+        }
         if let Some(own) = of_request(name) {
             return Ok(own);
         }

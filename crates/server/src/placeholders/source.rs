@@ -106,8 +106,8 @@ impl Source {
         }
     }
 
-    /// Appends the value. A missing value is empty.
-    pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<(), Unfit> {
+    /// Appends the value, and says whether it is a part of URLs as it stands. A missing value is empty.
+    pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<bool, Unfit> {
         match self {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
             Self::Path => out.extend(percent_encode(asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
@@ -150,8 +150,8 @@ impl Source {
                 }
             }
             Self::Cookie(name) => out.extend_from_slice(cookies(asked, name).next().unwrap_or_default()),
-            Self::Group(number) => append_group(asked, out, |captures| captures.get(*number)),
-            Self::NamedGroup(name) => append_group(asked, out, |captures| captures.name(name)),
+            Self::Group(number) => return Ok(append_group(asked, out, |captures| captures.get(*number))),
+            Self::NamedGroup(name) => return Ok(append_group(asked, out, |captures| captures.name(name))),
             Self::Map(place) => asked.tables.append_mapped(*place, asked, form, out)?,
             Self::MediaType => out.extend_from_slice(asked.media_type.unwrap_or_default()),
             Self::Split(place) => asked.tables.append_share(*place, asked, out)?,
@@ -163,30 +163,36 @@ impl Source {
                 }
             }
         }
-        Ok(())
+        Ok(self.is_url())
     }
 }
 
+/// Appends a group, and says whether it is a part of URLs as it stands.
 fn append_group(
     asked: &Asked<'_>,
     out: &mut Vec<u8>,
     group: impl for<'h> Fn(&regex::bytes::Captures<'h>) -> Option<regex::bytes::Match<'h>>,
-) {
-    let Some(groups) = asked.groups else { return };
+) -> bool {
+    let Some(groups) = asked.groups else { return false };
     let full = asked.looked_up.unwrap_or_else(|| asked.path.full());
     if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(full)).and_then(|all| group(&all)) {
-        return out.extend_from_slice(found.as_bytes());
+        out.extend_from_slice(found.as_bytes());
+        return false;
     }
     let host = asked.host();
     if let Some(found) = groups.hosts.iter().find_map(|regex| group(&regex.captures(host.as_bytes())?)) {
-        return out.extend_from_slice(found.as_bytes());
+        out.extend_from_slice(found.as_bytes());
+        return false;
     }
-    for (value, regex) in &groups.values {
-        let Ok(value) = value.render(&Asked { groups: None, ..*asked }, Form::Plain) else { continue };
+    for (template, regex) in &groups.values {
+        let Ok(value) = template.render(&Asked { groups: None, ..*asked }, Form::Plain) else { continue };
         if let Some(found) = regex.captures(&value).and_then(|all| group(&all)) {
-            return out.extend_from_slice(found.as_bytes());
+            out.extend_from_slice(found.as_bytes());
+            // A group of `{uri}` is encoded as that is.
+            return template.is_url();
         }
     }
+    false
 }
 
 /// The values of a parameter, decoded.

@@ -16,6 +16,7 @@ use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
 use crate::files::media_types::MediaTypes;
 use crate::files::resolve::Root;
+use crate::limits::Zones;
 use crate::placeholders::{Groups, Known, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
@@ -39,6 +40,8 @@ pub(crate) struct SiteContext<'a> {
     pub(crate) tables: Arc<Tables>,
     /// The listeners that the site names, in one text; empty: none.
     pub(crate) listeners: String,
+    /// The counts that limits of several sites share.
+    pub(crate) zones: Zones,
 }
 
 impl<'a> SiteContext<'a> {
@@ -53,6 +56,7 @@ impl<'a> SiteContext<'a> {
             plain: false,
             tables: Arc::default(),
             listeners: String::new(),
+            zones: Zones::default(),
         }
     }
 }
@@ -194,7 +198,9 @@ impl SiteConfig {
         };
         let limits = around.map(|around| (&around.settings.limits, &around.route.limits));
         let known = Known { groups: None, tables: &context.tables, in_response: false };
-        let limits = inherited(&self.limits, limits, |limits| limits.build(known, &format!("{key}.limits"), problems));
+        let limits = inherited(&self.limits, limits, |limits| {
+            limits.build(known, &format!("{key}.limits"), &mut context.zones, problems)
+        });
         Route {
             number: None,
             around: around.and_then(|around| around.route.number),
