@@ -27,6 +27,10 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     let find = |name: &str| own.iter().copied().find(|inner| inner.name == name);
     if let Some(returns) = find("return") {
         self::returns(context, table, place, returns)?;
+        // Conditions before it may ask for files.
+        if place.level.sets(&["if"]) {
+            files_of(context, table, place);
+        }
         return Ok(true);
     }
     if let Some(pass) = own.iter().copied().find(|inner| guards::passes_to_program(inner)) {
@@ -66,6 +70,27 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
         return Ok(true);
     }
     Ok(false)
+}
+
+/// Writes where the files of a location are, which does not send them.
+fn files_of(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
+    let own = |name: &str| place.level.own().iter().copied().find(|inner| inner.name == name);
+    if let Some(alias) = own("alias") {
+        let to = place.variables.template(context, alias.first()).unwrap_or_default();
+        let is_whole =
+            to.ends_with('/') && !to.contains('{') && place.path.prefix().is_some_and(|text| text.ends_with('/'));
+        match is_whole {
+            true => table.set("alias", to),
+            false => context.report_with(
+                alias,
+                "conditions ask for files of the root: end the path and its directory with a slash",
+            ),
+        }
+    } else if let Some(root) = own("root")
+        && let Ok(directory) = settings::directory(context, root, place.variables)
+    {
+        table.set("root", directory);
+    }
 }
 
 /// The remedy for a handler without counterpart.

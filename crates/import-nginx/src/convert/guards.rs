@@ -120,6 +120,13 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     }
     if let Some(satisfy) = level.own().iter().rfind(|directive| directive.name == "satisfy") {
         table.set("satisfy", if satisfy.first() == "any" { "any" } else { "all" });
+        let is_on = |name: &&str| level.last(name).is_some_and(|other| other.first() != "off");
+        if satisfy.first() == "any" && ["auth_basic", "auth_request"].iter().all(is_on) {
+            context.report_with(
+                satisfy,
+                "clients need both the password and the consent of the other server: remove one of them",
+            );
+        }
     }
     // Locations within may allow clients again, and `deny` closes them for good.
     let has_locations = level.own().iter().any(|inner| inner.name == "location");

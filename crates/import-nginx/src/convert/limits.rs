@@ -101,6 +101,9 @@ fn of_server(context: &Context) -> Variables {
     variables
 }
 
+/// The lowest rate that the server paces responses at, in bytes a second.
+const LEAST_RATE: u64 = 4096;
+
 /// Writes `limits` if the innermost block of a level sets any.
 pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>) {
     if !level.sets(&["limit_req", "limit_conn", "limit_rate"]) {
@@ -110,7 +113,12 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
     let mut set = |key: &str, value: toml::Value| drop(limits.insert(key.to_owned(), value));
     if let Some(directive) = level.last("limit_rate") {
         match values::size(directive.first()) {
-            Some(rate) if rate.0 > 0 => set("bandwidth", rate.to_string().into()),
+            Some(rate) if rate.0 > 0 => {
+                if rate.0 < LEAST_RATE {
+                    context.note(directive, "the lowest rate here is 4096 bytes a second");
+                }
+                set("bandwidth", values::Size(rate.0.max(LEAST_RATE)).to_string().into());
+            }
             Some(_) => {}
             None => context.report_with(directive, "its rate depends on the request: set bandwidth of limits"),
         }

@@ -54,11 +54,15 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                     unless = unless.and(asked.whole().not());
                 }
                 Ok(asked) => {
+                    let whole = asked.whole();
                     let asked = asked.and(&unless);
                     let route = of_if(context, table, block, variables, (inner, asked));
                     match inner.children().iter().any(action::is_action) {
                         true => route.into_iter().for_each(|route| table.push("route", route)),
                         false => last.extend(route),
+                    }
+                    if inner.children().iter().any(|inner| inner.name == "break") {
+                        unless = unless.and(whole.not());
                     }
                 }
                 Err(_) if asks_certificate(inner) => table.push("route", closed(context, inner)),

@@ -259,7 +259,9 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
         rewrite_phase::write(context, table, block, &mut variables);
         within.asked = limits_except(context, block);
         within.asked.extend(table.take_list("route"));
-        sends_files = !act(context, table, block, &variables);
+        // A named location whose rewrite has every path leads to its server by that.
+        let is_led = block.passes() && table.get("rewrite").is_some();
+        sends_files = !is_led && !act(context, table, block, &variables);
         within.sent = table.take_list("route");
         acts |= !sends_files;
     } else {

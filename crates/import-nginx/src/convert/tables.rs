@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::condition::Condition;
+use super::condition::{Condition, decoded};
 use super::context::Context;
 use super::{path, values};
 use crate::syntax::Directive;
@@ -39,14 +39,15 @@ fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
 /// A table with its name, and the value that it is of.
 fn begun(context: &mut Context, block: &Directive, name: &str) -> Option<Table> {
     let from = context.variables.clone().template(context, block.first()).ok()?;
-    // No table knows the response.
-    if from.contains("{upstream.") {
+    // No table knows the response, nor the server: a client may name another.
+    if from.contains("{upstream.") || ["$server_name", "${server_name}"].iter().any(|name| block.first().contains(name))
+    {
         return None;
     }
     let mut table = Table::default();
     table.comment(&block.place);
     table.set("name", name);
-    table.set("from", from);
+    table.set("from", decoded(&from));
     Some(table)
 }
 

@@ -274,7 +274,7 @@ fn networks_and_groups_are_entries_of_maps() {
     };
     is(&map("place"), "name = 'place'\nfrom = '{client}'\ndefault = 'far'\nentries = { 'in 10.0.0.0/8' = 'near' }");
     let entries = "'~ ^/old/(?<id>\\d+)/(.*)$' = '/new/{id}/{2}'";
-    is(&map("to"), &format!("name = 'to'\nfrom = '{{path}}'\nentries = {{ {entries} }}"));
+    is(&map("to"), &format!("name = 'to'\nfrom = '{{path.decoded}}'\nentries = {{ {entries} }}"));
 }
 
 #[test]

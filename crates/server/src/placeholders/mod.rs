@@ -77,8 +77,10 @@ pub(crate) struct Asked<'a> {
 /// The expressions of a route whose groups placeholders name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Groups {
-    /// Matches the path.
+    /// Matches the path, or the value of a table.
     pub(crate) path: Option<Regex>,
+    /// Whether that is a part of URLs as it stands.
+    pub(crate) is_of_url: bool,
     /// Match the host.
     pub(crate) hosts: Vec<Regex>,
     /// Match the values of conditions.
@@ -171,7 +173,7 @@ impl Template {
     }
 
     /// Whether its values are parts of URLs as they stand.
-    fn is_url(&self) -> bool {
+    pub(super) fn is_url(&self) -> bool {
         self.0.iter().all(|piece| match piece {
             Piece::Text(_) => true,
             Piece::Value(source) => source.is_url(),

@@ -177,7 +177,7 @@ fn append_group(
     let full = asked.looked_up.unwrap_or_else(|| asked.path.full());
     if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(full)).and_then(|all| group(&all)) {
         out.extend_from_slice(found.as_bytes());
-        return false;
+        return groups.is_of_url;
     }
     let host = asked.host();
     if let Some(found) = groups.hosts.iter().find_map(|regex| group(&regex.captures(host.as_bytes())?)) {

@@ -206,9 +206,10 @@ impl Map {
         let mut entries: Vec<_> = config.entries.iter().collect();
         entries.sort_by_key(|(_, value)| value.span.start);
         for (text, value) in entries {
+            let is_of_url = map.from.is_url();
             let groups = match expression(text).map(|expression| in_bytes(&expression)) {
                 None => None,
-                Some(Ok(regex)) => Some(Groups { path: Some(regex), ..Groups::default() }),
+                Some(Ok(regex)) => Some(Groups { path: Some(regex), is_of_url, ..Groups::default() }),
                 Some(Err(error)) => {
                     let what = format_args!("{text:?} is not a regular expression: {error}");
                     problems.add(&value.span, "map.entries", what);
