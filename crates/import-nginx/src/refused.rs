@@ -18,7 +18,7 @@ pub struct Refused<'a> {
 }
 
 /// Keys that choose a route: a closed route keeps them.
-const CHOSEN_BY: [&str; 4] = ["path", "name", "match", "internal"];
+const CHOSEN_BY: [&str; 5] = ["path", "name", "match", "internal", "once"];
 
 /// Settings of a site without which its responses differ, and nothing is opened.
 const LEFT_OUT: [&str; 10] = [

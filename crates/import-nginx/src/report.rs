@@ -100,7 +100,14 @@ impl fmt::Display for Summary {
 
 /// The summary of sites, the worst first. `sites`: the names of those that were written, and whether the root of each answers.
 pub(crate) fn summaries(unconverted: &[Unconverted], sites: &[(String, bool)]) -> Vec<Summary> {
-    let mut names: Vec<(&str, bool)> = sites.iter().map(|(name, answers)| (name.as_str(), *answers)).collect();
+    let mut names: Vec<(&str, bool)> = Vec::new();
+    for (name, answers) in sites {
+        // One server for HTTP and one for HTTPS have one name.
+        match names.iter_mut().find(|(known, _)| known == name) {
+            Some((_, answer)) => *answer &= answers,
+            None => names.push((name, *answers)),
+        }
+    }
     for one in unconverted {
         // A server that became no site, and guards of no server.
         let is_named = names.iter().any(|(name, _)| *name == one.site());

@@ -162,7 +162,12 @@ pub(super) fn inline_table<const N: usize>(pairs: [(&str, Value); N]) -> toml::T
 
 fn bare_or_quoted(key: &str) -> String {
     let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if bare { key.to_owned() } else { Value::from(key).to_string() }
+    if bare {
+        return key.to_owned();
+    }
+    // A value with both quotes would take several lines, which no key may.
+    let line = toml::Table::from_iter([(key.to_owned(), Value::from(0))]).to_string();
+    line.strip_suffix(" = 0\n").unwrap_or(&line).to_owned()
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ fn guide(tree: &Tree<'_>) -> Result<()> {
         ("docs", ""),
         ("docs/guides", "guides/"),
         ("docs/install", "install/"),
+        ("docs/pictures", "pictures/"),
         ("examples/config", "examples/config/"),
     ];
     for (from, to) in directories {

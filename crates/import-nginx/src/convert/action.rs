@@ -27,6 +27,10 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     let find = |name: &str| own.iter().copied().find(|inner| inner.name == name);
     if let Some(returns) = find("return") {
         self::returns(context, table, place, returns)?;
+        // Conditions before it may ask for files.
+        if place.level.sets(&["if"]) {
+            files_of(context, table, place);
+        }
         return Ok(true);
     }
     if let Some(pass) = own.iter().copied().find(|inner| guards::passes_to_program(inner)) {
@@ -50,7 +54,8 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     }
     if let Some(alias) = find("alias") {
         self::alias(context, table, place, alias)?;
-        if table.get("rewrite").is_some() || table.get("respond").is_some() {
+        let acts = |key: &str| table.get(key).is_some();
+        if ["rewrite", "respond", "try"].into_iter().any(acts) {
             return Ok(true);
         }
     } else if let Some(root) = find("root") {
@@ -65,6 +70,27 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
         return Ok(true);
     }
     Ok(false)
+}
+
+/// Writes where the files of a location are, which does not send them.
+fn files_of(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
+    let own = |name: &str| place.level.own().iter().copied().find(|inner| inner.name == name);
+    if let Some(alias) = own("alias") {
+        let to = place.variables.template(context, alias.first()).unwrap_or_default();
+        let is_whole =
+            to.ends_with('/') && !to.contains('{') && place.path.prefix().is_some_and(|text| text.ends_with('/'));
+        match is_whole {
+            true => table.set("alias", to),
+            false => context.report_with(
+                alias,
+                "conditions ask for files of the root: end the path and its directory with a slash",
+            ),
+        }
+    } else if let Some(root) = own("root")
+        && let Ok(directory) = settings::directory(context, root, place.variables)
+    {
+        table.set("root", directory);
+    }
 }
 
 /// The remedy for a handler without counterpart.
@@ -445,10 +471,19 @@ fn alias(
                 _ => {
                     let mut inner = Table::default();
                     inner.set("path", format!("{text}/"));
-                    inner.set("files", true);
                     inner.set("alias", to);
+                    let tries = place.level.own().iter().copied().find(|inner| inner.name == "try_files");
+                    match tries.and_then(|tries| Some((tries, tries.arguments.last()?))) {
+                        Some((tries, last)) => {
+                            self::try_files(context, &mut inner, place, tries)?;
+                            last_resort(table, &last_of(context, place, last)?);
+                        }
+                        None => {
+                            inner.set("files", true);
+                            table.set("respond", 404);
+                        }
+                    }
                     table.push("route", inner);
-                    table.set("respond", 404);
                     return Ok(());
                 }
             }

@@ -251,9 +251,23 @@ fn methods(expression: &str) -> Option<Vec<String>> {
     all.iter().all(is_method).then(|| all.into_iter().map(str::to_owned).collect())
 }
 
+/// An expression for the referers with a host, and a path that begins so.
+fn with_path(name: &str) -> String {
+    let (host, path) = name.split_at(name.find('/').unwrap_or(name.len()));
+    let literally = values::literally;
+    let host = match (host.strip_prefix("*."), host.strip_prefix('.'), host.strip_suffix(".*")) {
+        (Some(domain), ..) => format!(r"[^/:]+\.{}", literally(domain)),
+        (_, Some(domain), _) => format!(r"(?:[^/:]+\.)?{}", literally(domain)),
+        (.., Some(start)) => format!(r"{}\.[^/:]+", literally(start)),
+        _ => literally(host),
+    };
+    format!("~ ^(?i:https?://{host})(?::[^/]*)?{}", literally(path))
+}
+
 /// Whether Referer is one of `valid_referers`.
 fn referer(directives: &[&Directive], server_names: &[String]) -> Result<Condition, String> {
     let mut hosts = Vec::new();
+    let mut with_paths: Vec<toml::Value> = Vec::new();
     for name in directives.iter().flat_map(|directive| &directive.arguments) {
         match name.as_str() {
             "none" | "blocked" => hosts.push(name.clone()),
@@ -264,17 +278,16 @@ fn referer(directives: &[&Directive], server_names: &[String]) -> Result<Conditi
             name if name.starts_with('~') => {
                 hosts.push(format!("~* {}", path::expression(&name[1..]).ok_or("its expression is not supported")?))
             }
-            name => match (name.strip_suffix(".*"), name.split('/').next().unwrap_or(name)) {
+            name if name.contains('/') => with_paths.push(with_path(name).into()),
+            name => match (name.strip_suffix(".*"), name.strip_prefix('.')) {
                 (Some(start), _) => hosts.push(format!(r"~* ^{}\.", values::literally(start))),
-                (None, host) => match host.strip_prefix('.') {
-                    Some(domain) => hosts.extend([domain.to_owned(), format!("*.{domain}")]),
-                    None => hosts.push(host.to_owned()),
-                },
+                (None, Some(domain)) => hosts.extend([domain.to_owned(), format!("*.{domain}")]),
+                (None, None) => hosts.push(name.to_owned()),
             },
         }
     }
-    match hosts.is_empty() {
-        false => Ok(Condition::key("referer", hosts)),
-        true => Err("no valid_referers apply".to_owned()),
-    }
+    let of_hosts = (!hosts.is_empty()).then(|| Condition::key("referer", hosts));
+    let of_paths = (!with_paths.is_empty()).then(|| Condition::wanted("{header.referer}", with_paths));
+    let all = of_hosts.into_iter().chain(of_paths).collect();
+    Condition::any(all).ok_or_else(|| "no valid_referers apply".to_owned())
 }

@@ -22,7 +22,7 @@ const SENT: [(&str, &[&str]); 6] = [
 ];
 
 /// Placeholders whose variables have other values in the request of `auth_request`, which has a path of its own.
-const OF_ITS_PATH: [&str; 4] = ["{path}", "{query}", "{and_args}", "{query."];
+const OF_ITS_PATH: [&str; 4] = ["{path}", "{query}", "{and_args}", "{raw_query."];
 
 /// Writes `host`, `pass_fields` and `request_headers` of `forward_auth`. `host`: the value of `$proxy_host`, as a `host`.
 pub(super) fn write(

@@ -22,6 +22,8 @@ impl Condition {
 
     /// `match.exists`. `kind`: `file`, `directory` or `any`.
     pub(super) fn exists(kind: &str, path: &str) -> Self {
+        // Paths are encoded there.
+        let path = path.replace(' ', "%20");
         Condition::key("exists", [(kind.to_owned(), path.into())].into_iter().collect::<Table>())
     }
 
@@ -37,9 +39,9 @@ impl Condition {
         }
     }
 
-    /// `match.value`
+    /// `match.value`. nginx compares paths decoded.
     pub(super) fn of_value(template: &str, wanted: impl Into<Value>) -> Self {
-        Condition::key("value", [(template.to_owned(), wanted.into())].into_iter().collect::<Table>())
+        Condition::key("value", [(decoded(template), wanted.into())].into_iter().collect::<Table>())
     }
 
     /// Whether a template is neither empty nor `0`, as `if ($name)` asks.
@@ -104,6 +106,11 @@ impl Condition {
     }
 }
 
+/// The template with the decoded path in place of the path.
+pub(super) fn decoded(template: &str) -> String {
+    template.replace("{path}", "{path.decoded}")
+}
+
 /// `{header.x}` is of the family `header`, with the name `x`.
 fn family(template: &str) -> Option<(&'static str, &str)> {
     let inner = template.strip_prefix('{')?.strip_suffix('}')?;
@@ -111,5 +118,5 @@ fn family(template: &str) -> Option<(&'static str, &str)> {
         return None;
     }
     let (family, name) = inner.split_once('.')?;
-    ["header", "query", "cookie"].into_iter().find(|known| *known == family).map(|known| (known, name))
+    ["header", "cookie"].into_iter().find(|known| *known == family).map(|known| (known, name))
 }

@@ -30,7 +30,7 @@ pub(super) fn passes_to_program(directive: &Directive) -> bool {
 fn is_lost(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "auth_jwt" | "auth_pam" | "auth_gss" | "auth_ldap" | "modsecurity" | "secure_link" | "secure_link_secret"
-        | "auth_digest" | "js_access" | "auth_delay" => directive.first() != "off",
+        | "auth_digest" | "js_access" => directive.first() != "off",
         name => name.starts_with("access_by_") || name.starts_with("rewrite_by_"),
     }
 }
@@ -120,6 +120,13 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     }
     if let Some(satisfy) = level.own().iter().rfind(|directive| directive.name == "satisfy") {
         table.set("satisfy", if satisfy.first() == "any" { "any" } else { "all" });
+        let is_on = |name: &&str| level.last(name).is_some_and(|other| other.first() != "off");
+        if satisfy.first() == "any" && ["auth_basic", "auth_request"].iter().all(is_on) {
+            context.report_with(
+                satisfy,
+                "clients need both the password and the consent of the other server: remove one of them",
+            );
+        }
     }
     // Locations within may allow clients again, and `deny` closes them for good.
     let has_locations = level.own().iter().any(|inner| inner.name == "location");
@@ -338,13 +345,31 @@ pub(super) fn is_cookie_of_answer(field: &Directive, sets: &[&Directive]) -> boo
 /// The responses that have the cookies of the answer: all, where the location itself adds them.
 fn cookies(level: &Level<'_>, locations: &[&Directive]) -> Option<&'static str> {
     let sets = level.all("auth_request_set");
-    if level.all("add_header").iter().any(|field| is_cookie_of_answer(field, &sets)) {
+    if sends_cookies(level.own(), (&sets, &level.all("add_header"))) {
         return Some("all");
     }
     let location = sign_in(level, locations)?;
     let sets = [sets, sets_of(location)].concat();
     let mut fields = location.children().iter().filter(|inner| inner.name == "add_header");
     fields.any(|field| is_cookie_of_answer(field, &sets)).then_some("refused")
+}
+
+/// Whether a block, or a location in it that inherits its guard, sends the cookies of the answer. `around`: the directives of the block.
+fn sends_cookies(block: &[&Directive], around: (&[&Directive], &[&Directive])) -> bool {
+    let own = |name: &str| block.iter().copied().filter(|inner| inner.name == name).collect::<Vec<_>>();
+    let (sets, fields) = (own("auth_request_set"), own("add_header"));
+    let sets = if sets.is_empty() { around.0 } else { &sets };
+    let fields = if fields.is_empty() { around.1 } else { &fields };
+    let within = |location: &Directive| sends_cookies(&location.children().iter().collect::<Vec<_>>(), (sets, fields));
+    fields.iter().any(|field| is_cookie_of_answer(field, sets)) || locations_of_guard(block).any(within)
+}
+
+/// The locations in a block that have the guard of the block.
+fn locations_of_guard<'b, 'd>(block: &'b [&'d Directive]) -> impl Iterator<Item = &'d Directive> + 'b {
+    let is_it = |inner: &&Directive| {
+        inner.name == "location" && !inner.children().iter().any(|inner| inner.name == "auth_request")
+    };
+    block.iter().copied().filter(is_it)
 }
 
 /// The locations of a server that `auth_request` asks, by their paths.
@@ -423,11 +448,8 @@ fn copied_within(block: &[&Directive], around: (&[&Directive], &[&Directive]), c
     let fields = if fields.is_empty() { around.1 } else { &fields };
     let of_field = |field: &&Directive| Some((field.arguments.first()?.clone(), source_of(field, sets)?));
     copied.extend(fields.iter().filter_map(of_field));
-    for location in block.iter().filter(|inner| inner.name == "location") {
-        let has_guard = location.children().iter().any(|inner| inner.name == "auth_request");
-        if !has_guard {
-            copied_within(&location.children().iter().collect::<Vec<_>>(), (sets, fields), copied);
-        }
+    for location in locations_of_guard(block) {
+        copied_within(&location.children().iter().collect::<Vec<_>>(), (sets, fields), copied);
     }
 }
 

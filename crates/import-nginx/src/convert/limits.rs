@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::level::Level;
 use super::values;
+use super::variables::Variables;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -13,6 +14,8 @@ pub(super) struct Zones {
     rates: Vec<(String, String, Rate)>,
     /// Name and key.
     connections: Vec<(String, String)>,
+    /// The zone and the burst of each `limit_req`.
+    uses: Vec<(String, i64)>,
 }
 
 /// A rate of requests.
@@ -62,6 +65,25 @@ impl Zones {
         let rate = argument(directive, "rate=").and_then(Rate::parse);
         self.rates.extend(rate.map(|rate| (zone, key, rate)));
     }
+
+    /// Notes a `limit_req`.
+    pub(super) fn note_use(&mut self, directive: &Directive) {
+        self.uses.extend(argument(directive, "zone=").map(|zone| (zone.to_owned(), burst(directive))));
+    }
+
+    /// Whether several `limit_req` count in a zone, and whether they all have one burst.
+    fn sharing(&self, zone: &str) -> (bool, bool) {
+        let mut bursts = self.uses.iter().filter(|(own, _)| own == zone).map(|(_, burst)| *burst);
+        let first = bursts.next();
+        let others: Vec<i64> = bursts.collect();
+        (!others.is_empty(), others.iter().all(|other| Some(*other) == first))
+    }
+}
+
+/// The requests that a `limit_req` admits at once: one, and as many as `burst` beside it.
+fn burst(directive: &Directive) -> i64 {
+    let burst = argument(directive, "burst=").and_then(|burst| burst.parse::<i64>().ok()).unwrap_or(0);
+    burst.max(0).saturating_add(1)
 }
 
 fn argument<'a>(directive: &'a Directive, name: &str) -> Option<&'a str> {
@@ -72,6 +94,16 @@ fn is_client(key: &str) -> bool {
     matches!(key, "$binary_remote_addr" | "$remote_addr")
 }
 
+/// The variables of the current server, whose name is a constant: a client may name others.
+fn of_server(context: &Context) -> Variables {
+    let mut variables = context.variables.clone();
+    variables.server_name.clone_from(&context.site);
+    variables
+}
+
+/// The lowest rate that the server paces responses at, in bytes a second.
+const LEAST_RATE: u64 = 4096;
+
 /// Writes `limits` if the innermost block of a level sets any.
 pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>) {
     if !level.sets(&["limit_req", "limit_conn", "limit_rate"]) {
@@ -81,12 +113,18 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
     let mut set = |key: &str, value: toml::Value| drop(limits.insert(key.to_owned(), value));
     if let Some(directive) = level.last("limit_rate") {
         match values::size(directive.first()) {
-            Some(rate) if rate.0 > 0 => set("bandwidth", rate.to_string().into()),
+            Some(rate) if rate.0 > 0 => {
+                if rate.0 < LEAST_RATE {
+                    context.note(directive, "the lowest rate here is 4096 bytes a second");
+                }
+                set("bandwidth", values::Size(rate.0.max(LEAST_RATE)).to_string().into());
+            }
             Some(_) => {}
             None => context.report_with(directive, "its rate depends on the request: set bandwidth of limits"),
         }
     }
-    for directive in level.all("limit_conn") {
+    let counts = !level.is_on("limit_conn_dry_run");
+    for directive in level.all("limit_conn").into_iter().filter(|_| counts) {
         let number = directive.arguments.get(1).and_then(|number| number.parse::<i64>().ok()).filter(|n| *n > 0);
         let zone = context.zones.connections.iter().find(|(zone, _)| zone == directive.first());
         match (number, zone) {
@@ -100,18 +138,19 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
             ),
         }
     }
-    let mut strictest: Option<(Rate, i64)> = None;
+    let mut strictest: Option<(Rate, i64, String)> = None;
     let mut counted: Option<Option<String>> = None;
-    for directive in level.all("limit_req") {
+    let is_dry = level.is_on("limit_req_dry_run");
+    for directive in level.all("limit_req").into_iter().filter(|_| !is_dry) {
         let zone = argument(directive, "zone=");
         let found = context.zones.rates.iter().find(|(name, ..)| Some(name.as_str()) == zone).cloned();
-        let Some((_, key, rate)) = found else {
+        let Some((zone, key, rate)) = found else {
             context.report_unguarded(directive, "no limit_req_zone has its name: set limits of the route");
             continue;
         };
         let key = match is_client(&key) {
             true => None,
-            false => match context.variables.clone().template(context, &key) {
+            false => match of_server(context).template(context, &key) {
                 Ok(key) => Some(key),
                 Err(lost) => {
                     context.report_unguarded(directive, format!("{lost}: set limits of the route"));
@@ -130,13 +169,24 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
         if strictest.is_some() {
             context.note(directive, "a route has one rate per address: the lowest is used");
         }
-        if strictest.is_none_or(|(strictest, _)| rate.per_minute() < strictest.per_minute()) {
-            let burst = argument(directive, "burst=").and_then(|burst| burst.parse::<i64>().ok()).unwrap_or(0);
-            // nginx admits a request, and as many as `burst` beside it.
-            strictest = Some((rate, burst.max(0).saturating_add(1)));
+        if strictest.as_ref().is_none_or(|(strictest, ..)| rate.per_minute() < strictest.per_minute()) {
+            strictest = Some((rate, burst(directive), zone));
         }
     }
-    if let Some((rate, burst)) = strictest {
+    if let Some((rate, burst, zone)) = strictest {
+        match context.zones.sharing(&zone) {
+            (false, _) => {}
+            (true, true) => set("zone", zone.into()),
+            (true, false) => {
+                if let Some(directive) = level.last("limit_req") {
+                    context.report_with(
+                        directive,
+                        "routes of one zone have one burst: each burst of this one counts by itself",
+                    );
+                }
+                set("zone", format!("{zone}-{burst}").into());
+            }
+        }
         let (key, number) = rate.key();
         set(key, number.into());
         set("burst", burst.into());

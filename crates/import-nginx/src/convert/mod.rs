@@ -57,6 +57,12 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
             site: None,
         });
     }
+    guards::walk(&configuration.directives, &mut |directive| {
+        context.has_real_ip |= real_ip::is_real_ip_directive(&directive.name);
+        if directive.name == "limit_req" {
+            context.zones.note_use(directive);
+        }
+    });
     let mut http = Vec::new();
     for directive in &configuration.directives {
         match directive.name.as_str() {

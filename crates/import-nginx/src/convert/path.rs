@@ -193,14 +193,11 @@ pub(super) fn groups(expression: &str) -> (Vec<String>, Vec<String>) {
     let mut numbered = Vec::new();
     let mut named = Vec::new();
     for open in opens {
-        match open.text.strip_prefix("(?") {
-            None => numbered.push(format!("{{{}}}", numbered.len() + 1)),
-            Some(rest) if rest.ends_with('>') => {
-                numbered.push(format!("{{{}}}", numbered.len() + 1));
-                named.push(rest.trim_start_matches(['P', '<']).trim_end_matches('>').to_owned());
-            }
-            Some(_) => {}
+        let name = pcre::name_of_group(&open.text);
+        if name.is_some() || !open.text.starts_with("(?") {
+            numbered.push(format!("{{{}}}", numbered.len() + 1));
         }
+        named.extend(name.map(str::to_owned));
     }
     (numbered, named)
 }

@@ -68,6 +68,12 @@ fn read(pcre: &str) -> Result<Vec<Item>, &str> {
     Ok(items)
 }
 
+/// The name of the group that an item opens.
+pub(super) fn name_of_group(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("(?")?.strip_suffix('>')?;
+    name.strip_prefix("P<").or_else(|| name.strip_prefix('<'))
+}
+
 /// The first part of an expression that has no counterpart, and the remedy.
 pub(super) fn fault(pcre: &str) -> Option<(&str, &'static str)> {
     let rest = match read(pcre) {

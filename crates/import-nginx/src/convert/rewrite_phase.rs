@@ -6,10 +6,10 @@ use super::asked::{self, Asked};
 use super::condition::Condition;
 use super::context::Context;
 use super::path::Path;
-use super::proxy::{self, NotPassed};
+use super::proxy::{self, NotPassed, Place};
 use super::route::{Block, act, place};
 use super::variables::Variables;
-use super::{action, pcre, settings, slashes, values};
+use super::{action, limits, pcre, settings, slashes, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -54,11 +54,15 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                     unless = unless.and(asked.whole().not());
                 }
                 Ok(asked) => {
+                    let whole = asked.whole();
                     let asked = asked.and(&unless);
                     let route = of_if(context, table, block, variables, (inner, asked));
                     match inner.children().iter().any(action::is_action) {
                         true => route.into_iter().for_each(|route| table.push("route", route)),
                         false => last.extend(route),
+                    }
+                    if inner.children().iter().any(|inner| inner.name == "break") {
+                        unless = unless.and(whole.not());
                     }
                 }
                 Err(_) if asks_certificate(inner) => table.push("route", closed(context, inner)),
@@ -274,7 +278,10 @@ fn lead(
             Some(_) => format!("{to}?$args"),
             None => format!("{to}$is_args$args"),
         };
-        return action::redirect(context, route, inner, &with_query, status).map_err(|why| format!("{why:?}"));
+        return action::redirect(context, route, inner, &with_query, status).map_err(NotPassed::into_reason);
+    }
+    if flag != "break" && to.starts_with("/$1") && inner.groups == ["{path}"] {
+        return lead_to_everything(context, route, block, inner);
     }
     let to = target(context, inner, to)?;
     match (flag, has_pass) {
@@ -292,6 +299,26 @@ fn lead(
         },
         _ => route.set("rewrite", to),
     }
+    Ok(())
+}
+
+/// Writes where a rewrite of a path to the same behind another slash leads: two slashes begin the path of no location but `/`.
+fn lead_to_everything(
+    context: &mut Context,
+    route: &mut Table,
+    block: &Block<'_, '_>,
+    variables: &Variables,
+) -> Result<(), String> {
+    let everything = block.server.locations.iter().copied().find(|location| location.arguments == ["/"]);
+    let pass = everything.and_then(|of| Some((of, of.children().iter().find(|inner| proxy::is_pass(inner))?)));
+    let Some((everything, pass)) = pass else {
+        route.set("rewrite", inline_table([("to", "{path}".into()), ("stay", true.into())]));
+        return Ok(());
+    };
+    let level = block.level.of_server().within(everything);
+    let own = Place { level: &level, path: &Path::Inherited, ..place(block, variables) };
+    let prefix = proxy::elsewhere(context, own, pass).map_err(NotPassed::into_reason)?;
+    route.set("rewrite", format!("{prefix}{{path}}"));
     Ok(())
 }
 
@@ -352,6 +379,7 @@ fn of_if(
     }
     let level = block.level.within(directive);
     settings::write(context, &mut route, &level, &own);
+    limits::write(context, &mut route, &level);
     let inner = Block { level, path: Path::Inherited, directive, acts_around: true, ..*block };
     act(context, &mut route, &inner, &own);
     Some(route)

@@ -1,5 +1,6 @@
 //! A location as a route, with those within it.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use toml::Value;
@@ -24,6 +25,8 @@ pub(super) struct Server<'d> {
     pub(super) locations: Vec<&'d Directive>,
     /// The largest contents that locations permit which lead to a named one.
     pub(super) bodies: HashMap<String, MaxBody>,
+    /// The patterns of the locations that are expressions, once they are asked for.
+    expressions: OnceCell<Vec<String>>,
 }
 
 /// A block that becomes a route.
@@ -55,8 +58,17 @@ impl<'d> Server<'d> {
             *known = if *known == 0 || size == 0 { 0 } else { size.max(*known) };
         }
         let bodies = bodies.into_iter().map(|(name, size)| (name, MaxBody::AtLeast(size))).collect();
-        Server { locations, bodies }
+        Server { locations, bodies, expressions: OnceCell::new() }
     }
+
+    fn expressions(&self) -> &[String] {
+        self.expressions.get_or_init(|| self.locations.iter().filter_map(|location| pattern_of(location)).collect())
+    }
+}
+
+/// The pattern of a location that is an expression.
+fn pattern_of(location: &Directive) -> Option<String> {
+    Path::of(location).ok().filter(Path::is_expression)?.pattern()
 }
 
 impl Block<'_, '_> {
@@ -126,11 +138,11 @@ pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> 
     let Some(location) = place.locations.iter().copied().find(|location| location.arguments == [name]) else {
         return Err(format!("no location has the name {name}").into());
     };
-    let Server { locations, bodies } = Server::of(place.locations);
+    let server = Server::of(place.locations);
     let around = place.level.of_server();
     let size = proxy::own_max_body(context, place.level);
     let of_location = proxy::own_max_body(context, &around.within(location));
-    let most = match bodies.get(&own) {
+    let most = match server.bodies.get(&own) {
         Some(MaxBody::AtLeast(other)) if of_location != 0 && *other != 0 => of_location.max(*other),
         Some(_) => 0,
         None => of_location,
@@ -144,7 +156,7 @@ pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> 
     let sized = format!("@import-{}", context.next_number());
     context.sized.push((own.clone(), size, sized.clone()));
     let bodies = [(own, MaxBody::Exactly(size))].into_iter().collect();
-    let server = Server { locations, bodies };
+    let server = Server { bodies, ..server };
     let mut table = self::of_location(context, &server, &around, place.variables, (location, false));
     table.set("name", sized.as_str());
     context.further.push(table);
@@ -156,16 +168,17 @@ fn leave_to_locations(table: &mut Table, block: &Block<'_, '_>) {
     if table.list("route").next().is_none() {
         return;
     }
-    let of = |location: &&Directive| Path::of(location).ok();
-    let outer = block.server.locations.iter().copied().chain(block.level.outer_locations());
     let is_passed_over = matches!(block.path, Path::Prefix { is_final: false, .. });
-    let expressions = outer.filter(|_| is_passed_over).filter_map(|location| of(&location)).filter(Path::is_expression);
     let is_location = block.directive.name == "location";
     let within = block.directive.children().iter().filter(|inner| is_location && inner.name == "location");
-    let within: Vec<Path> = within.filter_map(|location| of(&location)).collect();
+    let within: Vec<Path> = within.filter_map(|location| Path::of(location).ok()).collect();
     let is_inherited_first = block.path.is_expression()
         || within.iter().any(|path| path.prefix().is_some() && path.prefix() == block.path.prefix());
-    let mut all: Vec<String> = expressions.chain(within).filter_map(|path| path.pattern()).collect();
+    let mut all: Vec<String> = within.iter().filter_map(Path::pattern).collect();
+    if is_passed_over {
+        all.extend_from_slice(block.server.expressions());
+        all.extend(block.level.outer_locations().filter_map(pattern_of));
+    }
     all.sort();
     all.dedup();
     for route in table.list_mut("route") {
@@ -246,7 +259,9 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
         rewrite_phase::write(context, table, block, &mut variables);
         within.asked = limits_except(context, block);
         within.asked.extend(table.take_list("route"));
-        sends_files = !act(context, table, block, &variables);
+        // A named location whose rewrite has every path leads to its server by that.
+        let is_led = block.passes() && table.get("rewrite").is_some();
+        sends_files = !is_led && !act(context, table, block, &variables);
         within.sent = table.take_list("route");
         acts |= !sends_files;
     } else {
@@ -354,7 +369,8 @@ fn write(context: &mut Context, table: &mut Table, place: Place<'_, '_>, depth: 
         }
         Err(why) => return Err(why),
     };
-    let cases = place.variables.cases(&name).map(<[_]>::to_vec).unwrap_or_default();
+    let own = place.variables.cases(&name).map(<[_]>::to_vec);
+    let cases = own.unwrap_or_else(|| if name == "scheme" { Variables::schemes() } else { Vec::new() });
     let Some(((_, last), others)) = cases.split_last() else { return Err(NotPassed::Cases(name)) };
     for (condition, value) in others {
         let mut inner = Table::default();

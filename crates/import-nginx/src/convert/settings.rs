@@ -246,7 +246,19 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             (_, Ok(value)) if is_value && sealion_http::extra_fields::is_name(name) => {
                 let is_always = directive.arguments.get(2).is_some_and(|word| word == "always");
                 let fields = if is_always { &mut set } else { &mut without_errors };
-                fields.insert(name.clone(), value.into());
+                match fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                    None => _ = fields.insert(name.clone(), value.into()),
+                    Some(_) if lower == "set-cookie" => {
+                        context.report_with(
+                            directive,
+                            "a response gets one cookie by a field: let the application set the others",
+                        );
+                    }
+                    // One line with a list means the same (RFC 9110, 5.3).
+                    Some((_, known)) => {
+                        *known = format!("{}, {value}", known.as_str().unwrap_or_default()).into();
+                    }
+                }
             }
             (_, Err(lost)) => context.report_with(directive, format!("{lost}: set the field by headers")),
             _ => context.report(directive),
@@ -301,6 +313,10 @@ pub(super) fn cache_control(context: &mut Context, level: &Level<'_>, variables:
                 context.report_with(directive, "its times have no table: set cache_control");
             }
             own
+        }
+        [time, ..] if time.starts_with('@') => {
+            context.report_with(directive, "no response expires at a time of day: set cache_control");
+            None
         }
         [value] => expires_value(value),
         _ => None,
@@ -381,7 +397,11 @@ fn of_cors(
             drop(cors.insert("headers".to_owned(), names.map(Value::from).collect::<Vec<_>>().into()));
         }
         "access-control-expose-headers" if value != "*" => drop(cors.insert("expose".to_owned(), list())),
-        "access-control-max-age" => drop(cors.insert("max_age".to_owned(), format!("{value}s").into())),
+        "access-control-max-age" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+            drop(cors.insert("max_age".to_owned(), format!("{value}s").into()));
+        }
+        // `-1` has browsers ask each time.
+        "access-control-max-age" => drop(cors.insert("max_age".to_owned(), "0s".into())),
         "access-control-allow-credentials" if cors.get("origins") != Some(&vec![Value::from("*")].into()) => {
             drop(cors.insert("credentials".to_owned(), (value == "true").into()));
         }
@@ -447,6 +467,11 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
         let target: Value = match status.parse::<i64>() {
             Ok(status @ (200..=299 | 400..=599)) if status != 206 => {
                 inline_table([("to", page.as_str().into()), ("status", status.into())]).into()
+            }
+            // The status of the page's own location, and 200 of a file.
+            Err(_) if !change.is_empty() => {
+                let status = if page.ends_with('?') { "target".into() } else { Value::from(200) };
+                inline_table([("to", page.as_str().into()), ("status", status)]).into()
             }
             Err(_) => page.as_str().into(),
             Ok(_) => {

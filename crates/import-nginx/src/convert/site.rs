@@ -65,6 +65,11 @@ pub(super) fn convert<'d>(
         let mut variables = context.variables.clone();
         variables.server_name = names.iter().find(|name| !name.starts_with('~')).cloned();
         variables.port = only_port(server);
+        variables.scheme = match own.iter().filter(|address| listeners.is_tls(address)).count() {
+            0 => Some("http"),
+            count if count == own.len() => Some("https"),
+            _ => None,
+        };
         variables.has_usual_ports = own.iter().all(|address| address.ends_with(":80") || address.ends_with(":443"));
         variables.server_names.clone_from(&names);
         let (groups, named) =

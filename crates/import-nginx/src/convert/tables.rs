@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::condition::Condition;
+use super::condition::{Condition, decoded};
 use super::context::Context;
 use super::{path, values};
 use crate::syntax::Directive;
@@ -13,7 +13,7 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
     if let Some((_, known)) = context.tables_written.iter().find(|(own, _)| own == name) {
         return known.clone();
     }
-    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
+    let block = table_of(context, name)?;
     let block = block.clone();
     // A table that names itself has no value.
     context.tables_written.push((name.to_owned(), None));
@@ -31,17 +31,23 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
     written
 }
 
+/// The block that makes a variable.
+fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
+    context.tables.iter().find(|block| block.arguments.last().and_then(|last| last.strip_prefix('$')) == Some(name))
+}
+
 /// A table with its name, and the value that it is of.
 fn begun(context: &mut Context, block: &Directive, name: &str) -> Option<Table> {
     let from = context.variables.clone().template(context, block.first()).ok()?;
-    // No table knows the response.
-    if from.contains("{upstream.") {
+    // No table knows the response, nor the server: a client may name another.
+    if from.contains("{upstream.") || ["$server_name", "${server_name}"].iter().any(|name| block.first().contains(name))
+    {
         return None;
     }
     let mut table = Table::default();
     table.comment(&block.place);
     table.set("name", name);
-    table.set("from", from);
+    table.set("from", decoded(&from));
     Some(table)
 }
 
@@ -192,7 +198,7 @@ fn select(context: &mut Context, condition: &Condition, yes: &str, no: &str) -> 
             let (from, wanted) = match (family.as_str(), wanted) {
                 ("host" | "method" | "scheme", wanted) => (format!("{{{family}}}"), wanted),
                 ("value", Value::Table(inner)) => inner.iter().next().map(|(name, wanted)| (name.clone(), wanted))?,
-                ("header" | "query" | "cookie", Value::Table(inner)) => {
+                ("header" | "cookie", Value::Table(inner)) => {
                     inner.iter().next().map(|(name, wanted)| (format!("{{{family}.{name}}}"), wanted))?
                 }
                 _ => return None,
@@ -235,7 +241,7 @@ fn chosen(context: &mut Context, from: &str, wanted: &Value, (yes, no): (&str, &
 /// The origins that a field may have whose value is the origin itself, by a table. `None`: it has other values.
 pub(super) fn origins(context: &Context, template: &str) -> Option<Vec<Value>> {
     let name = template.strip_prefix("{map.")?.strip_suffix('}')?;
-    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
+    let block = table_of(context, name)?;
     let is_of_origin = block.name == "map" && block.first() == "$http_origin";
     let mut origins = Vec::new();
     for entry in block.children().iter().filter(|_| is_of_origin) {
@@ -266,7 +272,7 @@ pub(super) fn origins(context: &Context, template: &str) -> Option<Vec<Value>> {
 pub(super) fn changed(context: &mut Context, variable: &str, change: impl Fn(&str) -> String) -> Option<String> {
     let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last == variable))?;
     let mut block = block.clone();
-    let name = format!("{}-changed", &variable[1..]);
+    let name = format!("{}-changed", variable.trim_start_matches('$'));
     *block.arguments.last_mut()? = format!("${name}");
     for entry in block.block.iter_mut().flatten() {
         if let [value] = entry.arguments.as_mut_slice() {
@@ -281,14 +287,14 @@ pub(super) fn changed(context: &mut Context, variable: &str, change: impl Fn(&st
 
 /// Whether a variable of a `map` has the same value for all clients that ask the same.
 pub(super) fn is_shared(context: &Context, name: &str) -> bool {
-    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name));
+    let block = table_of(context, name);
     block.is_some_and(|block| block.name == "map" && !block.first().contains("_addr"))
 }
 
 /// The text of requests over TLS where a map by the scheme has it.
 pub(super) fn over_tls(context: &Context, template: &str) -> Option<String> {
     let name = template.strip_prefix("{map.")?.strip_suffix('}')?;
-    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
+    let block = table_of(context, name)?;
     let secure = match block.first() {
         "$scheme" => "https",
         "$https" => "on",
@@ -301,7 +307,7 @@ pub(super) fn over_tls(context: &Context, template: &str) -> Option<String> {
 /// All values of the table that a text of one placeholder names. `None`: it has others.
 pub(super) fn values(context: &Context, text: &str) -> Option<Vec<String>> {
     let name = ["{map.", "{split."].iter().find_map(|start| text.strip_prefix(start)?.strip_suffix('}'))?;
-    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
+    let block = table_of(context, name)?;
     let entries = block.children().iter().filter(|entry| !matches!(entry.name.as_str(), "volatile" | "hostnames"));
     let mut all = Vec::new();
     for value in entries.map(Directive::first) {

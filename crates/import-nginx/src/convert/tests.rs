@@ -118,7 +118,7 @@ fn conditions_become_routes_within_the_location() {
         ("$request_method !~ ^(GET|HEAD)$", "not.value = { '{method}' = '~ ^(GET|HEAD)$' }"),
         ("$http_user_agent ~* (bot|spider)", "header.user-agent = '~* (bot|spider)'"),
         ("$cookie_beta = yes", "cookie.beta = 'yes'"),
-        ("$arg_debug", "all = [{ query.debug = true }, { not.query.debug = ['', '0'] }]"),
+        ("$arg_debug", "not.value.'{raw_query.debug}' = ['', '0']"),
         ("$host != a.example", "not.host = 'a.example'"),
         ("$scheme = http", "value = { '{scheme}' = 'http' }"),
         (
@@ -274,7 +274,7 @@ fn networks_and_groups_are_entries_of_maps() {
     };
     is(&map("place"), "name = 'place'\nfrom = '{client}'\ndefault = 'far'\nentries = { 'in 10.0.0.0/8' = 'near' }");
     let entries = "'~ ^/old/(?<id>\\d+)/(.*)$' = '/new/{id}/{2}'";
-    is(&map("to"), &format!("name = 'to'\nfrom = '{{path}}'\nentries = {{ {entries} }}"));
+    is(&map("to"), &format!("name = 'to'\nfrom = '{{path.decoded}}'\nentries = {{ {entries} }}"));
 }
 
 #[test]
@@ -622,7 +622,7 @@ fn a_path_before_variables_is_kept_for_the_server() {
         ("http://10.0.0.7/app$request_uri", "/sealion-import-1/app{path}"),
         ("http://10.0.0.7/app/?to=$uri", "/sealion-import-1/app/?to={path}"),
         ("http://10.0.0.7$uri", "/sealion-import-1{path}?"),
-        ("http://10.0.0.7/$arg_a", "/sealion-import-1/{query.a}?"),
+        ("http://10.0.0.7/$arg_a", "/sealion-import-1/{raw_query.a}?"),
     ] {
         let all = routes("", &format!("location / {{ proxy_pass {to}; }}"));
         assert_eq!(all[0]["rewrite"].as_str(), Some(expected), "{to}");

@@ -127,17 +127,13 @@ pub(super) fn with_named_groups(regex: &str) -> (String, (Vec<String>, Vec<Strin
     let Some(items) = pcre::items(regex) else { return (regex.to_owned(), (Vec::new(), Vec::new())) };
     let (mut text, mut names): (String, Vec<String>) = (String::new(), Vec::new());
     for item in items {
-        match item.text.strip_prefix("(?").filter(|_| item.kind == pcre::Kind::Open) {
-            None if item.kind == pcre::Kind::Open => {
-                names.push(format!("group{}", names.len() + 1));
-                text.push_str(&format!("(?<{}>", names[names.len() - 1]));
-            }
-            Some(rest) if rest.ends_with('>') => {
-                names.push(rest.trim_start_matches(['P', '<']).trim_end_matches('>').to_owned());
-                text.push_str(&item.text);
-            }
-            _ => text.push_str(&item.text),
+        if item.kind == pcre::Kind::Open && !item.text.starts_with("(?") {
+            names.push(format!("group{}", names.len() + 1));
+            text.push_str(&format!("(?<{}>", names[names.len() - 1]));
+            continue;
         }
+        names.extend(pcre::name_of_group(&item.text).map(str::to_owned));
+        text.push_str(&item.text);
     }
     (text, (names.iter().map(|name| format!("{{{name}}}")).collect(), names))
 }

@@ -28,6 +28,8 @@ pub(super) struct Variables {
     /// Whether it listens only at 80 and 443.
     pub(super) has_usual_ports: bool,
     pub(super) root: Option<String>,
+    /// The scheme of all its requests.
+    pub(super) scheme: Option<&'static str>,
 }
 
 /// Why a text has no template.
@@ -86,6 +88,11 @@ impl Variables {
         (self.groups, self.named) = (beside.groups.clone(), beside.named.clone());
         self.set(context, name, value, condition);
         (self.groups, self.named) = (groups, named);
+    }
+
+    /// The cases of the scheme of a server with and without TLS.
+    pub(super) fn schemes() -> Vec<(Condition, String)> {
+        ["https", "http"].map(|scheme| (Condition::key("scheme", scheme), scheme.to_owned())).into()
     }
 
     /// The variables of requests over TLS, where the scheme decides about their values.
@@ -196,6 +203,14 @@ impl Variables {
         if let Some(constant) = constant {
             return Ok(constant);
         }
+        // The address of the proxy, where that of the client is known.
+        if name == "realip_remote_addr" && context.has_real_ip {
+            return Err(Lost::Unknown(name.to_owned()));
+        }
+        // Of the client's query.
+        if name.starts_with("arg_") && self.changed_query().is_some() {
+            return Err(Lost::Unknown(name.to_owned()));
+        }
         if let Some(own) = of_request(name) {
             return Ok(own);
         }
@@ -229,7 +244,7 @@ fn of_request(name: &str) -> Option<String> {
         return Some(plain.to_owned());
     }
     let families =
-        [("http_", "header"), ("arg_", "query"), ("cookie_", "cookie"), ("upstream_http_", "upstream.header")];
+        [("http_", "header"), ("arg_", "raw_query"), ("cookie_", "cookie"), ("upstream_http_", "upstream.header")];
     families.into_iter().find_map(|(start, family)| {
         let own = name.strip_prefix(start).filter(|own| !own.is_empty())?;
         let is_field = family.ends_with("header");
@@ -242,8 +257,10 @@ pub(super) fn name(text: &str) -> (&str, usize) {
     if let Some((name, _)) = text.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
         return (name, name.len() + 2);
     }
-    let is_number = text.starts_with(|c: char| c.is_ascii_digit());
-    let is_name = |c: char| if is_number { c.is_ascii_digit() } else { c.is_ascii_alphanumeric() || c == '_' };
-    let end = text.find(|c| !is_name(c)).unwrap_or(text.len());
-    (&text[..end], if is_number { end.min(1) } else { end })
+    // A group has one digit.
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return (&text[..1], 1);
+    }
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len());
+    (&text[..end], end)
 }

@@ -160,7 +160,7 @@ fn close_refused(conversion: &mut sealion_import_nginx::Conversion) -> Result<Ve
             return Ok(refused.lines().map(|(_, key, what)| format!("{key}: {what}")).collect());
         }
     }
-    Ok(Vec::new())
+    Err(format!("the server refuses more than {MAX_CLOSED} parts of the conversion: convert its servers one by one"))
 }
 
 /// Parts of a conversion that are closed, one after another.

@@ -1,15 +1,18 @@
 //! Remedies for entries of the wrong form: the parser's message, and what to write instead.
 
+use sealion_http::extra_fields::is_name;
+
 use super::reference::{self, Table};
 
 /// The parser's message for the value of `key`, with a remedy if it lacks one.
 pub(super) fn explain(message: &str, key: &str) -> String {
     if let Some(name) = quoted(message, "unknown field") {
-        return unknown_key(message, name);
+        return unknown_key(message, name, key);
     }
     if message.starts_with("invalid type: map, expected a sequence") {
-        return match key {
-            "site" | "listen" => format!("is a list: write [[{key}]] with two brackets, once for each"),
+        return match (key, table_of(&reference::tables(), key)) {
+            ("site" | "listen", _) => format!("is a list: write [[{key}]] with two brackets, once for each"),
+            (_, Some(table)) => format!("{message}: {}", list_of_tables(key, table)),
             _ => format!("{message}: write a list of tables, [{{ … }}], or [[{key}]] with two brackets"),
         };
     }
@@ -64,7 +67,7 @@ fn wrong_type(message: &str, key: &str) -> Option<String> {
     let table = table_of(&tables, key);
     let remedy = match (expected, table) {
         // The schema of a list of tables has two brackets, whatever the parser saw of it.
-        (_, Some(table)) if table.name.starts_with("[[") => list_of_tables(name, table),
+        (_, Some(table)) if table.name.starts_with("[[") => list_of_tables(key, table),
         ("a boolean", Some(table)) => {
             format!("write {name} = true or false, or a table with keys of [{}]: {}", plain(table), keys(table))
         }
@@ -86,12 +89,13 @@ fn table_of<'t>(tables: &'t [Table], key: &str) -> Option<&'t Table> {
     tables.iter().find(|table| plain(table) == key || plain(table) == of_site)
 }
 
-/// The remedy for a value in place of a list of tables.
-fn list_of_tables(name: &str, table: &Table) -> String {
+/// The remedy for a value of `key` in place of a list of tables.
+fn list_of_tables(key: &str, table: &Table) -> String {
+    let name = key.rsplit('.').next().unwrap_or(key);
     // A list without a default is empty.
     let required = table.keys.iter().filter(|key| key.default.is_none() && !key.kind.starts_with("list"));
     let required: Vec<_> = required.take(2).map(|key| format!("{} = …", key.name)).collect();
-    format!("write a list of tables, {name} = [{{ {} }}], or {} above its keys", required.join(", "), table.name)
+    format!("write a list of tables, {name} = [{{ {} }}], or [[{key}]] above its keys", required.join(", "))
 }
 
 /// The remedy for a value in place of a table.
@@ -131,7 +135,7 @@ fn keys(table: &Table) -> String {
 const MAX_KEYS: usize = 8;
 
 /// The message for an unknown key: the probably intended key, or the tables that have such a key.
-fn unknown_key(message: &str, name: &str) -> String {
+fn unknown_key(message: &str, name: &str, key: &str) -> String {
     if matches!(name, "path" | "file") && expected_words(message).any(|word| word == "format") {
         return format!(
             "unknown field `{name}`: the file of a log is `to`: write to = \"/var/log/sealion/access.log\""
@@ -139,6 +143,9 @@ fn unknown_key(message: &str, name: &str) -> String {
     }
     if let Some(meant) = nearest(name, message) {
         return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
+    }
+    if let Some(remedy) = field_outside_set(message, name, key) {
+        return remedy;
     }
     let tables = reference::tables();
     if tables.iter().any(|table| table.name == format!("[{name}]")) {
@@ -159,6 +166,18 @@ fn unknown_key(message: &str, name: &str) -> String {
         }
         _ => format!("unknown field `{name}`: it belongs in {}: move it there", elsewhere.join(" or ")),
     }
+}
+
+/// The message for a field of responses beside the table `set`, in which it belongs.
+fn field_outside_set(message: &str, name: &str, key: &str) -> Option<String> {
+    if !expected_words(message).eq(["set", "set_without_errors", "unset"]) || !is_name(name) {
+        return None;
+    }
+    let headers = key.strip_suffix(name)?.strip_suffix('.')?;
+    Some(format!(
+        "unknown field `{name}`: fields of responses stand in the table `set`: \
+         write set = {{ {name} = \"…\" }}, or [{headers}.set] above it"
+    ))
 }
 
 /// The maximum number of tables that an error lists; beyond, it names only the outermost.
@@ -236,6 +255,10 @@ mod tests {
                 "listen = '127.0.0.1:443'",
                 "write a list of tables, listen = [{ address = … }], or [[listen]] above its keys",
             ),
+            (
+                "[[site]]\n[[site.route]]\nproxy = { to = 'a', request_headers = { X-A = 'b' } }",
+                "write a list of tables, request_headers = [{ name = …, value = … }], or [[site.route.proxy.request_headers]] above its keys",
+            ),
             ("[[site]]\ncompress = ['gzip']", "write compress = { … } with keys of [site.compress]: "),
             (
                 "[[site]]\n[[site.route]]\nmatch = { exists = ['{path}'] }",
@@ -280,6 +303,17 @@ mod tests {
     fn a_key_of_a_small_table_is_not_sent_elsewhere() {
         let found = problems("[[site]]\n[[site.route]]\nbasic_auth = { file = 'x' }");
         assert!(found.contains("unknown field `file`: the keys here are realm, users"), "{found}");
+    }
+
+    #[test]
+    fn a_field_of_responses_is_sent_to_its_table() {
+        let found = problems("[[site]]\n[site.headers]\nX-Frame-Options = 'DENY'");
+        assert!(found.starts_with("x.toml:3: site.headers.X-Frame-Options: unknown field"), "{found}");
+        assert!(found.ends_with("write set = { X-Frame-Options = \"…\" }, or [site.headers.set] above it"), "{found}");
+        let found = problems("[[site]]\n[[site.route]]\nheaders = { X-A = 'b' }");
+        assert!(found.ends_with("write set = { X-A = \"…\" }, or [site.route.headers.set] above it"), "{found}");
+        let found = problems("[[site]]\nheaders = { Unset = ['X-A'] }");
+        assert!(found.contains("did you mean `unset`?"), "{found}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::UnknownArgumentValueParser;
 use percent_encoding::percent_encode;
 use sealion_http::path::OUTSIDE_PCHAR;
 
@@ -34,6 +35,10 @@ pub(crate) struct ServeArgs {
     /// [default: localhost:8443]
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
+
+    /// The name of this option elsewhere: the error names --listen.
+    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--listen"))]
+    pub address: Option<String>,
 
     /// Address and port to serve HTTP on, without TLS, behind a proxy that terminates TLS; may be repeated. Without
     /// --listen, there is then no listener with TLS

@@ -25,5 +25,5 @@ pub(crate) use bandwidth::Pace;
 pub(crate) use buffered::{BufferBudget, NoRoom, Part, Reservation};
 pub(crate) use config::LimitsConfig;
 pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
-pub(crate) use site::{PacingRate, Permit, Refusal, SiteLimits, SiteLimitsConfig};
+pub(crate) use site::{PacingRate, Permit, Refusal, SiteLimits, SiteLimitsConfig, Zones};
 pub(crate) use streams::{ConnectionStreams, StreamPlace, StreamPlaces};

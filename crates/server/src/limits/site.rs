@@ -1,5 +1,6 @@
 //! `[site.limits]`
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(crate) struct SiteLimitsConfig {
     pub key: Option<At<String>>,
     /// Requests that one client may send at once after a pause [default: as many as `requests_per_second` or `requests_per_minute`]
     pub burst: Option<At<Bounded<1, 1_000_000>>>,
+    /// Name of a count that routes and sites share: those with one name and one rate count their requests together [default: a count of its own]
+    pub zone: Option<At<String>>,
     /// Concurrent connections with requests for this site; requests on further connections get 503 [default: unlimited]
     pub connections: Option<Bounded<1, 4_294_967_295>>,
     /// Bytes per second on one connection, paced by TCP (SO_MAX_PACING_RATE) on both paths [default: unlimited]
@@ -49,7 +52,7 @@ pub(super) const MIN_BANDWIDTH: u64 = 4096;
 /// The limits of a site, with their counts.
 #[derive(Debug, Default)]
 pub(crate) struct SiteLimits {
-    requests: Option<Requests>,
+    requests: Option<Arc<Requests>>,
     /// `None`: requests are counted by client.
     key: Option<Template>,
     connections: Option<Arc<Slots>>,
@@ -57,6 +60,27 @@ pub(crate) struct SiteLimits {
     bandwidth: Option<u64>,
     site_bandwidth: Option<Arc<Bucket>>,
     client_bandwidth: Option<ClientBuckets>,
+}
+
+/// The counts that routes share, by the names of their zones.
+#[derive(Debug, Default)]
+pub(crate) struct Zones(HashMap<String, Zone>);
+
+#[derive(Debug)]
+struct Zone {
+    rate: Rate,
+    /// The text of `key`.
+    key: Option<String>,
+    requests: Arc<Requests>,
+}
+
+impl Zones {
+    /// The count of a zone. `None`: it has another rate or key elsewhere.
+    fn requests(&mut self, name: &str, rate: Rate, key: Option<&String>) -> Option<Arc<Requests>> {
+        let begun = || Zone { rate, key: key.cloned(), requests: Arc::new(Requests::new(rate)) };
+        let zone = self.0.entry(name.to_owned()).or_insert_with(begun);
+        (zone.rate == rate && zone.key.as_ref() == key).then(|| Arc::clone(&zone.requests))
+    }
 }
 
 #[derive(Debug)]
@@ -80,7 +104,13 @@ pub(crate) enum Refusal {
 
 impl SiteLimitsConfig {
     /// Checks the configuration and starts counting. `None`: the site has no limits.
-    pub(crate) fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
+    pub(crate) fn build(
+        &self,
+        known: Known<'_>,
+        key: &str,
+        zones: &mut Zones,
+        problems: &mut Problems,
+    ) -> Option<SiteLimits> {
         if self == &Self::default() {
             return None;
         }
@@ -109,7 +139,7 @@ impl SiteLimitsConfig {
         let counted_by = counted_by.and_then(|own| Template::parse(own, known, &format!("{key}.key"), problems));
         Some(SiteLimits {
             key: counted_by,
-            requests: self.rate().map(Requests::new),
+            requests: self.rate().map(|rate| self.requests(rate, key, zones, problems)),
             connections: self.connections.map(|most| Arc::new(Slots { most: most.get(), taken: AtomicU64::new(0) })),
             bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.0),
             site_bandwidth: self.site_bandwidth.as_ref().map(|bandwidth| Arc::new(Bucket::new(bandwidth.0.max(1)))),
@@ -119,9 +149,24 @@ impl SiteLimitsConfig {
 }
 
 impl SiteLimitsConfig {
+    /// The count of requests.
+    fn requests(&self, rate: Rate, key: &str, zones: &mut Zones, problems: &mut Problems) -> Arc<Requests> {
+        let own = || Arc::new(Requests::new(rate));
+        let Some(zone) = &self.zone else { return own() };
+        zones.requests(zone, rate, self.key.as_deref()).unwrap_or_else(|| {
+            let what = "has another rate, burst or key elsewhere: write the same here, or another name";
+            problems.add(&zone.span, &format!("{key}.zone"), what);
+            own()
+        })
+    }
+
     /// Refuses keys that would have no effect.
     fn check_rate(&self, key: &str, problems: &mut Problems) {
-        let spans = [("burst", self.burst.as_ref().map(|at| &at.span)), ("key", self.key.as_ref().map(|at| &at.span))];
+        let spans = [
+            ("burst", self.burst.as_ref().map(|at| &at.span)),
+            ("key", self.key.as_ref().map(|at| &at.span)),
+            ("zone", self.zone.as_ref().map(|at| &at.span)),
+        ];
         let has_rate = self.requests_per_second.is_some() || self.requests_per_minute.is_some();
         for (name, span) in spans.into_iter().filter(|_| !has_rate) {
             let Some(span) = span else { continue };
@@ -283,7 +328,28 @@ mod tests {
         let mut problems = Problems::of_file(Path::new("x.toml"), text);
         let tables = crate::placeholders::Tables::default();
         let known = Known { groups: None, tables: &tables, in_response: false };
-        (config.build(known, "site.limits", &mut problems), problems)
+        (config.build(known, "site.limits", &mut Zones::default(), &mut problems), problems)
+    }
+
+    #[test]
+    fn limits_of_one_zone_count_together() {
+        let client = Some(IpAddr::from([192, 0, 2, 1]));
+        let tables = crate::placeholders::Tables::default();
+        let known = Known { groups: None, tables: &tables, in_response: false };
+        let (mut zones, text) = (Zones::default(), "requests_per_second = 1\nburst = 2\nzone = 'login'");
+        let mut problems = Problems::of_file(Path::new("x.toml"), text);
+        let mut build = |text: &str| {
+            let config: SiteLimitsConfig = toml::from_str(text).unwrap();
+            config.build(known, "site.limits", &mut zones, &mut problems).unwrap()
+        };
+        let (one, same, own) = (build(text), build(text), build("requests_per_second = 1\nburst = 2"));
+        build("requests_per_second = 2\nburst = 2\nzone = 'login'");
+        assert_eq!(one.admit(client, None, &mut Vec::new()), Ok(()));
+        assert_eq!(same.admit(client, None, &mut Vec::new()), Ok(()));
+        assert!(one.admit(client, None, &mut Vec::new()).is_err());
+        assert!(same.admit(client, None, &mut Vec::new()).is_err());
+        assert_eq!(own.admit(client, None, &mut Vec::new()), Ok(()));
+        assert!(problems.to_string().contains("site.limits.zone: has another rate, burst or key elsewhere"));
     }
 
     #[test]
@@ -296,6 +362,7 @@ mod tests {
         for (text, words) in [
             ("burst = 3", "x.toml:1: site.limits.burst: "),
             ("key = '{host}'", "x.toml:1: site.limits.key: has no effect"),
+            ("zone = 'a'", "x.toml:1: site.limits.zone: has no effect"),
             (
                 "requests_per_second = 1\nrequests_per_minute = 5",
                 "x.toml:2: site.limits.requests_per_minute: has no effect beside requests_per_second",

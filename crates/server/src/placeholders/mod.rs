@@ -22,7 +22,7 @@ use sealion_http::{Request, Target};
 
 pub(crate) use parse::Known;
 pub(crate) use source::{cookies, parameters};
-pub(crate) use tables::{MapConfig, SplitConfig, Tables, WHOLE, expression, share_of};
+pub(crate) use tables::{MapConfig, SplitConfig, Tables, WHOLE, expression, in_bytes, share_of};
 
 use source::Source;
 
@@ -77,8 +77,10 @@ pub(crate) struct Asked<'a> {
 /// The expressions of a route whose groups placeholders name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Groups {
-    /// Matches the path.
+    /// Matches the path, or the value of a table.
     pub(crate) path: Option<Regex>,
+    /// Whether that is a part of URLs as it stands.
+    pub(crate) is_of_url: bool,
     /// Match the host.
     pub(crate) hosts: Vec<Regex>,
     /// Match the values of conditions.
@@ -108,7 +110,8 @@ impl<'a> Asked<'a> {
     /// The path and query as the client wrote them.
     fn target(&self) -> (&'a str, Option<&'a str>) {
         match self.request.target {
-            Target::Path { path, query } => (path, query),
+            // A rewrite changes the query of the request alone.
+            Target::Path { path, .. } => (path, self.request.raw_target.split_once('?').map(|(_, query)| query)),
             Target::Asterisk => ("*", None),
         }
     }
@@ -169,6 +172,14 @@ impl Template {
         })
     }
 
+    /// Whether its values are parts of URLs as they stand.
+    pub(super) fn is_url(&self) -> bool {
+        self.0.iter().all(|piece| match piece {
+            Piece::Text(_) => true,
+            Piece::Value(source) => source.is_url(),
+        })
+    }
+
     /// Whether the text has a query, or values that may bring one.
     pub(crate) fn may_have_query(&self) -> bool {
         self.0.iter().any(|piece| match piece {
@@ -194,12 +205,12 @@ impl Template {
                     value.clear();
                     let is_query = form == Form::Url && rendered.contains(&b'?');
                     let form = if is_query { Form::Query } else { form };
-                    source.append(asked, form, &mut value)?;
+                    let is_url = source.append(asked, form, &mut value)?;
                     if value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f) && form == Form::Plain
                     {
                         return Err(Unfit);
                     }
-                    append(&mut rendered, &value, source, form)?;
+                    append(&mut rendered, &value, (source, is_url), form)?;
                 }
             }
         }
@@ -263,8 +274,8 @@ impl Template {
     }
 }
 
-/// Appends a value to the text before it.
-fn append(before: &mut Vec<u8>, value: &[u8], source: &Source, form: Form) -> Result<(), Unfit> {
+/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands.
+fn append(before: &mut Vec<u8>, value: &[u8], (source, is_url): (&Source, bool), form: Form) -> Result<(), Unfit> {
     match form {
         Form::Plain => before.extend_from_slice(value),
         // `https://{host}{uri}`: the value ends the host.
@@ -279,9 +290,7 @@ fn append(before: &mut Vec<u8>, value: &[u8], source: &Source, form: Form) -> Re
             }
             before.extend_from_slice(value);
         }
-        Form::Url | Form::Query if source.is_url() => {
-            before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes))
-        }
+        Form::Url | Form::Query if is_url => before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes)),
         Form::Url => before.extend(percent_encode(value, OUTSIDE_PCHAR).flat_map(str::bytes)),
         Form::Query => before.extend(percent_encode(value, OUTSIDE_PARAMETER).flat_map(str::bytes)),
     }

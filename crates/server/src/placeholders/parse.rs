@@ -39,7 +39,7 @@ const PLAIN: [(&str, Source); 15] = [
 ];
 
 /// Names with a parameter.
-const WITH_PARAMETER: [&str; 7] = ["query", "header", "cookie", "map", "split", "env", "upstream.header"];
+const WITH_PARAMETER: [&str; 8] = ["query", "raw_query", "header", "cookie", "map", "split", "env", "upstream.header"];
 
 impl Template {
     /// The text as it stands.
@@ -127,6 +127,7 @@ impl Known<'_> {
         let upstream = name.strip_prefix("upstream.header.").map(|field| ("upstream.header", field));
         let source = match upstream.or_else(|| name.split_once('.')) {
             Some(("query", parameter)) if !parameter.is_empty() => Source::Parameter(parameter.into()),
+            Some(("raw_query", parameter)) if !parameter.is_empty() => Source::RawParameter(parameter.into()),
             Some(("header", field)) if is_name(field) => Source::Field(field.to_ascii_lowercase().into()),
             Some(("cookie", cookie)) if is_name(cookie) => Source::Cookie(cookie.into()),
             Some(("map", map)) => Source::Map(self.tables.map(map).ok_or_else(|| self.unknown(name))?),

@@ -34,6 +34,8 @@ pub(super) enum Source {
     UnixTime,
     /// A parameter of the query, decoded; the first of its name.
     Parameter(Box<str>),
+    /// The same as the client wrote it; its name has no case.
+    RawParameter(Box<str>),
     /// A field of the request; its lines are one list.
     Field(Box<str>),
     Cookie(Box<str>),
@@ -54,9 +56,14 @@ impl Source {
     /// Whether its values are parts of URLs as they stand.
     pub(super) fn is_url(&self) -> bool {
         match self {
-            Self::Host | Self::Authority | Self::Path | Self::Query | Self::QueryMark(_) | Self::Uri | Self::Scheme => {
-                true
-            }
+            Self::Host
+            | Self::Authority
+            | Self::Path
+            | Self::Query
+            | Self::RawParameter(_)
+            | Self::QueryMark(_)
+            | Self::Uri
+            | Self::Scheme => true,
             Self::Client | Self::Port | Self::Time | Self::UnixTime => true,
             // The operator wrote them.
             Self::Map(_) | Self::Split(_) => true,
@@ -99,8 +106,8 @@ impl Source {
         }
     }
 
-    /// Appends the value. A missing value is empty.
-    pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<(), Unfit> {
+    /// Appends the value, and says whether it is a part of URLs as it stands. A missing value is empty.
+    pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<bool, Unfit> {
         match self {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
             Self::Path => out.extend(percent_encode(asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
@@ -135,6 +142,7 @@ impl Source {
                 out.extend_from_slice(named.unwrap_or(if asked.is_plain { "80" } else { "443" }).as_bytes());
             }
             Self::Parameter(name) => out.extend(parameters(asked.query, name).next().into_iter().flatten()),
+            Self::RawParameter(name) => out.extend_from_slice(raw_parameter(asked.query, name).as_bytes()),
             Self::Field(name) => {
                 for (n, line) in asked.request.fields.all(name).enumerate() {
                     out.extend_from_slice(if n > 0 { b", " } else { b"" });
@@ -142,8 +150,8 @@ impl Source {
                 }
             }
             Self::Cookie(name) => out.extend_from_slice(cookies(asked, name).next().unwrap_or_default()),
-            Self::Group(number) => append_group(asked, out, |captures| captures.get(*number)),
-            Self::NamedGroup(name) => append_group(asked, out, |captures| captures.name(name)),
+            Self::Group(number) => return Ok(append_group(asked, out, |captures| captures.get(*number))),
+            Self::NamedGroup(name) => return Ok(append_group(asked, out, |captures| captures.name(name))),
             Self::Map(place) => asked.tables.append_mapped(*place, asked, form, out)?,
             Self::MediaType => out.extend_from_slice(asked.media_type.unwrap_or_default()),
             Self::Split(place) => asked.tables.append_share(*place, asked, out)?,
@@ -155,30 +163,36 @@ impl Source {
                 }
             }
         }
-        Ok(())
+        Ok(self.is_url())
     }
 }
 
+/// Appends a group, and says whether it is a part of URLs as it stands.
 fn append_group(
     asked: &Asked<'_>,
     out: &mut Vec<u8>,
     group: impl for<'h> Fn(&regex::bytes::Captures<'h>) -> Option<regex::bytes::Match<'h>>,
-) {
-    let Some(groups) = asked.groups else { return };
+) -> bool {
+    let Some(groups) = asked.groups else { return false };
     let full = asked.looked_up.unwrap_or_else(|| asked.path.full());
     if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(full)).and_then(|all| group(&all)) {
-        return out.extend_from_slice(found.as_bytes());
+        out.extend_from_slice(found.as_bytes());
+        return groups.is_of_url;
     }
     let host = asked.host();
     if let Some(found) = groups.hosts.iter().find_map(|regex| group(&regex.captures(host.as_bytes())?)) {
-        return out.extend_from_slice(found.as_bytes());
+        out.extend_from_slice(found.as_bytes());
+        return false;
     }
-    for (value, regex) in &groups.values {
-        let Ok(value) = value.render(&Asked { groups: None, ..*asked }, Form::Plain) else { continue };
+    for (template, regex) in &groups.values {
+        let Ok(value) = template.render(&Asked { groups: None, ..*asked }, Form::Plain) else { continue };
         if let Some(found) = regex.captures(&value).and_then(|all| group(&all)) {
-            return out.extend_from_slice(found.as_bytes());
+            out.extend_from_slice(found.as_bytes());
+            // A group of `{uri}` is encoded as that is.
+            return template.is_url();
         }
     }
+    false
 }
 
 /// The values of a parameter, decoded.
@@ -188,6 +202,12 @@ pub(crate) fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iter
         let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(own) == name.as_bytes()).then(|| decoded(value))
     })
+}
+
+/// The value of the first parameter that has this name in any case, as the client wrote it. A name without `=` has none.
+fn raw_parameter<'a>(query: Option<&'a str>, name: &str) -> &'a str {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(own, _)| own.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
 }
 
 /// As forms are decoded: applications that are asked read `+` as a space.

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
@@ -206,17 +206,13 @@ impl Map {
         let mut entries: Vec<_> = config.entries.iter().collect();
         entries.sort_by_key(|(_, value)| value.span.start);
         for (text, value) in entries {
-            let groups = match expression(text).map(|expression| Regex::new(&expression)) {
+            let is_of_url = map.from.is_url();
+            let groups = match expression(text).map(|expression| in_bytes(&expression)) {
                 None => None,
-                Some(Ok(regex)) => Some(Groups { path: Some(regex), ..Groups::default() }),
+                Some(Ok(regex)) => Some(Groups { path: Some(regex), is_of_url, ..Groups::default() }),
                 Some(Err(error)) => {
-                    let what = error.to_string();
-                    let what = what.lines().last().unwrap_or_default();
-                    problems.add(
-                        &value.span,
-                        "map.entries",
-                        format_args!("{text:?} is not a regular expression: {what}"),
-                    );
+                    let what = format_args!("{text:?} is not a regular expression: {error}");
+                    problems.add(&value.span, "map.entries", what);
                     continue;
                 }
             };
@@ -281,6 +277,19 @@ pub(crate) fn expression(text: &str) -> Option<String> {
         None => text.strip_prefix("~ ").map(str::to_owned),
     }
 }
+
+/// Compiles a regular expression for paths and for values of requests. It matches bytes, as file names and fields are: `.` and `[^/]` also match what is
+/// not UTF-8, which `(?u)` would not.
+///
+/// # Errors
+/// The syntax error, in one line.
+pub(crate) fn in_bytes(text: &str) -> Result<Regex, String> {
+    let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
+    built.map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())
+}
+
+/// Bound on a compiled expression, in bytes; usual ones have a few thousand.
+const REGEX_SIZE: usize = 1 << 20;
 
 impl Split {
     fn build(config: &SplitConfig, tables: &Tables, problems: &mut Problems) -> Option<Self> {

@@ -99,6 +99,7 @@ fn each_placeholder_has_its_value() {
         ("{host}|{scheme}|{method}|{client}|{port}", "ada.example|https|GET|192.0.2.1|8443"),
         ("{path}|{query}|{uri}", "/a%20b/c/d;e|x=1%262&y&x=3|/a%20b/c//d;e?x=1%262&y&x=3"),
         ("{query.x}|{query.y}|{query.z}", "1&2||"),
+        ("{raw_query.X}|{raw_query.y}|{raw_query.z}", "1%262||"),
         ("{header.x-id}|{header.X-None}|{cookie.v}|{cookie.none}", "7, 8||x=y|"),
         ("{1}|{2}|{first}|{user}", "a b|c/d;e|a b|ada"),
         ("{map.tenant}|{map.twice}|{split.canary}", "pool-a|first|new"),
@@ -117,6 +118,9 @@ fn urls_have_values_encoded_and_no_host_of_the_client() {
     for (text, expected) in [
         ("/new/{1}/{2}", Ok("/new/a%20b/c/d;e")),
         ("/new?id={header.x-id}&p={query.x}", Ok("/new?id=a/b%3Fc%26d%E9&p=1%262")),
+        ("/new?p={raw_query.x}", Ok("/new?p=1%262")),
+        ("https://{raw_query.x}.example/", Err(Unfit)),
+        ("{raw_query.x}", Err(Unfit)),
         ("/new?id={map.id}", Ok("/new?id=a/b%3Fc%26d%E9")),
         ("/new/{map.id}", Ok("/new/a/b%3Fc&d%E9")),
         ("https://{host}{uri}", Ok("https://ada.example/a%20b/c//d;e?x=1%262&y&x=3")),

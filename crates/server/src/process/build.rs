@@ -12,6 +12,7 @@ use crate::certificates::{self, AcmeUse, CertifiedSite, TlsListener, TlsProcess}
 use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
+use crate::limits::Zones;
 use crate::listen::{self, Http3Use, ListenConfig};
 use crate::monitor;
 use crate::observe::access_log::SiteLogs;
@@ -79,6 +80,7 @@ pub(crate) fn build(
         plain: false,
         tables: Arc::new(Tables::build(&config.map, &config.split, &mut problems)),
         listeners: String::new(),
+        zones: Zones::default(),
     };
     for site in &config.site {
         let own = || config.listen.iter().filter(|listen| site.answers_on(&listen.address.name));

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use sealion_http::Coding;
 use sealion_http::dictionary::DictionaryCoding;
 
 use super::image_formats;
+use crate::placeholders::in_bytes;
 use crate::values::Problems;
 
 /// A path whose spellings that differ only in case are all the same, whether an application maps characters or whole texts to upper or lower case.
@@ -51,10 +52,9 @@ pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
 /// Parses a regular expression for decoded paths with their leading slash, and adds errors to `problems`. An expression with a branch
 /// that matches no path is an error: the files that it should protect would be open.
 ///
-/// It matches bytes, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
+/// It matches as [`in_bytes`] says.
 pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Regex> {
-    let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
-    let what = match built {
+    let what = match in_bytes(text) {
         Ok(regex) if !misses_the_slash(text) => return Some(regex),
         Ok(_) => {
             let corrected = text.replacen('^', "^/", 1);
@@ -62,9 +62,7 @@ pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: 
             let example = if is_clear { &*corrected } else { "^/in/" };
             format!("never matches, because a path begins with a slash: write for instance {example}")
         }
-        Err(error) => {
-            format!("is not a regular expression: {}", error.to_string().lines().last().unwrap_or_default())
-        }
+        Err(error) => format!("is not a regular expression: {error}"),
     };
     problems.add(span, key, what);
     None
@@ -109,9 +107,6 @@ fn excludes_slash(first: &Hir, rest: &[&Hir], anchored: bool) -> bool {
         }
     }
 }
-
-/// Bound on a compiled expression, in bytes; usual ones have a few thousand.
-const REGEX_SIZE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

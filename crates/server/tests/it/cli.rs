@@ -71,6 +71,7 @@ fn values_that_cannot_be_are_refused_with_what_to_write() {
     bad_usage(&["--max-ranges", "many"], &["--max-ranges"]);
     bad_usage(&["--max-records-per-key", "63"], &["--max-records-per-key", "64..="]);
     bad_usage(&["--no-such-option"], &["--no-such-option"]);
+    bad_usage(&["--address", "127.0.0.1:1"], &["--address", "a similar argument exists: '--listen'"]);
     bad_usage(&["a", "b"], &["'b'"]);
 }
 

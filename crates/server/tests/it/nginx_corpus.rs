@@ -8,6 +8,7 @@
 mod expected;
 mod idioms;
 mod origins;
+mod product;
 
 use std::fs;
 use std::io::{Read, Write};

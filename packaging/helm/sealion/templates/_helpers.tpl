@@ -76,3 +76,15 @@ certificates = [{ cert = "/run/secrets/tls/tls.crt", key = "/run/secrets/tls/tls
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The content of `extraVolumes`, which the server reads at its start alone. Empty without a cluster, as for `helm template`. */}}
+{{- define "sealion.volumes" -}}
+{{- range .Values.extraVolumes }}
+{{- with .secret }}
+{{- with lookup "v1" "Secret" $.Release.Namespace .secretName }}{{ toJson .data }}{{ end }}
+{{- end }}
+{{- with .configMap }}
+{{- with lookup "v1" "ConfigMap" $.Release.Namespace .name }}{{ toJson .data }}{{ toJson .binaryData }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -13,6 +13,9 @@ const BETA_CUBIC: f64 = 0.7;
 
 const C: f64 = 0.4;
 
+/// Bytes (RFC 9002 §7.2). Ten packets bound it from above, and two packets from below.
+const RECOMMENDED_INITIAL_WINDOW: u64 = 14720;
+
 /// CUBIC State Variables.
 ///
 /// We need to keep those variables across the connection.
@@ -26,6 +29,9 @@ pub(super) struct State {
     // The window at the beginning of congestion avoidance. After a fast convergence it is not
     // BETA_CUBIC * w_max, but more.
     cwnd_epoch: f64,
+
+    // The window before the congestion event.
+    cwnd_prior: f64,
 
     // Store cwnd increment during congestion avoidance.
     cwnd_inc: u64,
@@ -50,13 +56,15 @@ impl State {
         (C * (t.as_secs_f64() - self.k).powi(3) + w_max) * max_datagram_size as f64
     }
 
-    // W_est(t) = cwnd_epoch + 3 * (1 - beta_cubic) / (1 + beta_cubic) *
-    // (t / RTT) (RFC 9438 §4.3)
+    // W_est(t) (RFC 9438 §4.3). Its slope is 3 * (1 - beta_cubic) / (1 + beta_cubic) packets a round
+    // trip up to cwnd_prior, and one packet a round trip above it.
     fn w_est(&self, t: Duration, rtt: Duration, max_datagram_size: u64) -> f64 {
-        let cwnd_epoch = self.cwnd_epoch / max_datagram_size as f64;
-        (cwnd_epoch
-            + 3.0 * (1.0 - BETA_CUBIC) / (1.0 + BETA_CUBIC) * t.as_secs_f64() / rtt.as_secs_f64())
-            * max_datagram_size as f64
+        let mss = max_datagram_size as f64;
+        let alpha = 3.0 * (1.0 - BETA_CUBIC) / (1.0 + BETA_CUBIC);
+        let round_trips = t.as_secs_f64() / rtt.as_secs_f64();
+        let to_prior = (self.cwnd_prior - self.cwnd_epoch).max(0.0) / mss / alpha;
+        let below = round_trips.min(to_prior);
+        self.cwnd_epoch + (alpha * below + (round_trips - below)) * mss
     }
 }
 
@@ -129,6 +137,7 @@ impl Controller for Cubic {
 
                     self.cubic_state.w_max = self.window as f64;
                     self.cubic_state.cwnd_epoch = self.window as f64;
+                    self.cubic_state.cwnd_prior = self.window as f64;
                     self.cubic_state.k = 0.0;
                 }
             }
@@ -186,6 +195,7 @@ impl Controller for Cubic {
 
         self.recovery_start_time = Some(now);
         let window = self.window as f64;
+        self.cubic_state.cwnd_prior = window;
 
         // Fast convergence lowers W_max first; the 0.7 loss reduction still
         // applies to the old window, not to that already-reduced W_max.
@@ -221,7 +231,14 @@ impl Controller for Cubic {
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.current_mtu = new_mtu as u64;
+        let new_mtu = u64::from(new_mtu);
+        let is_default = self.config.initial_window == CubicConfig::default().initial_window;
+        if self.ssthresh == u64::MAX && is_default && new_mtu > self.current_mtu {
+            // The initial window is recalculated with the new size (RFC 9002 §7.2)
+            let initial = |mtu: u64| RECOMMENDED_INITIAL_WINDOW.clamp(2 * mtu, 10 * mtu);
+            self.window += initial(new_mtu).saturating_sub(initial(self.current_mtu));
+        }
+        self.current_mtu = new_mtu;
         self.window = self.window.max(self.minimum_window());
     }
 
@@ -269,7 +286,8 @@ impl CubicConfig {
 impl Default for CubicConfig {
     fn default() -> Self {
         Self {
-            initial_window: 14720.clamp(2 * BASE_DATAGRAM_SIZE, 10 * BASE_DATAGRAM_SIZE),
+            initial_window: RECOMMENDED_INITIAL_WINDOW
+                .clamp(2 * BASE_DATAGRAM_SIZE, 10 * BASE_DATAGRAM_SIZE),
         }
     }
 }
@@ -323,6 +341,52 @@ mod tests {
         // 0.53 packets a round trip
         let later = state.w_est(4 * rtt, rtt, mtu);
         assert!(later > reduced + 2.0 * mtu as f64, "{later}");
+    }
+
+    #[test]
+    fn w_est_grows_by_one_packet_a_round_trip_above_the_prior_window() {
+        let now = Instant::now();
+        let mtu = BASE_DATAGRAM_SIZE;
+        let mut cubic = Cubic::new(Arc::new(CubicConfig::default()), now, mtu as u16);
+        cubic.window = 10 * mtu;
+        cubic.on_congestion_event(now, now + Duration::from_millis(1), false, 0);
+
+        let rtt = Duration::from_millis(80);
+        let packets =
+            |round_trips: u32| cubic.cubic_state.w_est(round_trips * rtt, rtt, mtu) / mtu as f64;
+        let alpha = 0.9 / 1.7;
+        assert!((packets(5) - (7.0 + 5.0 * alpha)).abs() < 0.01);
+        // It is there after 5.7 round trips.
+        assert!(packets(5) < 10.0 && packets(6) > 10.0);
+        assert!((packets(16) - packets(6) - 10.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_larger_mtu_recalculates_the_initial_window() {
+        let now = Instant::now();
+        let new = || {
+            Cubic::new(
+                Arc::new(CubicConfig::default()),
+                now,
+                BASE_DATAGRAM_SIZE as u16,
+            )
+        };
+        let mut cubic = new();
+        assert_eq!(cubic.window(), 12_000);
+        cubic.on_mtu_update(1452);
+        assert_eq!(cubic.window(), 14_520);
+        cubic.on_mtu_update(1200);
+        assert_eq!(cubic.window(), 14_520, "a smaller size takes nothing back");
+
+        let mut cubic = new();
+        cubic.on_mtu_update(9000);
+        assert_eq!(cubic.window(), 18_000);
+
+        let mut cubic = new();
+        cubic.on_congestion_event(now, now, false, 0);
+        let reduced = cubic.window();
+        cubic.on_mtu_update(1452);
+        assert_eq!(cubic.window(), reduced);
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub(super) fn of_host(
     let fixed = variables.template(context, value).ok();
     let fixed = fixed.filter(|host| is_value(host) && !host.is_empty() && !host.contains([' ', '/', '{']));
     if fixed.is_none() {
-        context.note(directive, "the server gets the Host of the client: set host of the rule to another");
+        context.report_with(directive, "the server gets the Host of the client: set host of the rule to another");
     }
     fixed
 }

@@ -200,6 +200,12 @@ pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Dire
 
 fn url(context: &mut Context, variables: &Variables, pass: &Directive) -> Result<Url, NotPassed> {
     let template = variables.template(context, pass.first())?;
+    // A server is asked over TLS or without.
+    let template = match (template.strip_prefix("{scheme}"), variables.scheme) {
+        (Some(rest), Some(scheme)) => format!("{scheme}{rest}"),
+        (Some(_), None) => return Err(NotPassed::Cases("scheme".to_owned())),
+        (None, _) => template,
+    };
     if pass.name == "grpc_pass" {
         Ok(Url::of_grpc(&template))
     } else {

@@ -36,8 +36,6 @@ impl Url {
         let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
-            // The client's scheme, which is HTTPS here.
-            _ if text.starts_with("{scheme}://") => (false, &text["{scheme}://".len()..]),
             _ if text.starts_with("{map.") => (false, text),
             _ => return Err("its URL begins neither with http:// nor https://".to_owned()),
         };

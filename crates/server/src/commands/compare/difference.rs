@@ -43,6 +43,16 @@ pub(super) fn differences(request: &Request, nginx: &Outcome, sealion: &Outcome)
     lines
 }
 
+/// A line for equal responses that say nothing about a conversion: neither server reached the server behind it.
+pub(super) fn doubt(nginx: &Outcome, sealion: &Outcome) -> Option<String> {
+    let (Ok(nginx), Ok(sealion)) = (nginx, sealion) else { return None };
+    let is_unreached = nginx.status == sealion.status && matches!(nginx.status, 502 | 504);
+    is_unreached.then(|| {
+        let status = nginx.status;
+        format!("both answer {status}: nothing behind them was compared: start the server that they forward to")
+    })
+}
+
 fn line(what: &str, nginx: &str, sealion: &str) -> String {
     format!("{what}: nginx {nginx}, sealion {sealion}")
 }
@@ -210,6 +220,16 @@ mod tests {
         assert_eq!(between(Err("closed".into()), response(403, &[], "")), ["status: nginx none (closed), sealion 403"]);
         let long = |c: &str| response(200, &[], &c.repeat(1000));
         assert!(between(long("a"), long("b"))[0].starts_with("content: nginx 1000 bytes (SHA-256 41edece42d63…), "));
+    }
+
+    #[test]
+    fn two_servers_that_reach_nothing_are_doubted() {
+        let of = |nginx, sealion| doubt(&response(nginx, &[], ""), &response(sealion, &[], ""));
+        assert!(of(502, 502).unwrap().starts_with("both answer 502: nothing behind them was compared"));
+        assert!(of(504, 504).is_some());
+        assert_eq!(of(502, 504), None, "that is a difference");
+        assert_eq!(of(503, 503), None, "limits and maintenance answer 503");
+        assert_eq!(doubt(&Err("closed".into()), &Err("closed".into())), None, "both refuse the connection");
     }
 
     #[test]

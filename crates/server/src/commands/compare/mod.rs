@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use client::Client;
-use difference::differences;
+use difference::{differences, doubt};
 use requests::Request;
 use servers::{Setup, Started};
 
@@ -48,25 +48,37 @@ pub(super) fn run(comparison: &Comparison<'_>) -> Result<ExitCode, String> {
     })?;
     let client = Client::new()?;
     let mut report = String::new();
-    let mut differing = 0;
+    let (mut differing, mut doubtful) = (0, 0);
     for request in &requests {
-        let lines = compare(request, &servers, &client).map_err(|error| format!("{}: {error}", request.line))?;
+        let compared = compare(request, &servers, &client).map_err(|error| format!("{}: {error}", request.line))?;
+        differing += usize::from(!compared.differences.is_empty());
+        doubtful += usize::from(compared.doubt.is_some());
+        let lines: Vec<_> = compared.differences.into_iter().chain(compared.doubt).collect();
         if !lines.is_empty() {
-            differing += 1;
             let _ = writeln!(report, "{}", request.line);
-            for line in &lines {
-                let _ = writeln!(report, "    {line}");
-            }
+        }
+        for line in lines {
+            let _ = writeln!(report, "    {line}");
         }
     }
-    let equal = requests.len() - differing;
-    let _ = writeln!(report, "{} requests: {equal} equal, {differing} differ", requests.len());
+    let (all, equal) = (requests.len(), requests.len() - differing);
+    let _ = write!(report, "{all} requests: {equal} equal, {differing} differ");
+    if doubtful > 0 {
+        let _ = write!(report, "; {doubtful} of the equal ones reached no server behind");
+    }
+    report.push('\n');
     print(&report)?;
     Ok(if differing == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_DIFFER) })
 }
 
-/// A line for each difference.
-fn compare(request: &Request, servers: &Started, client: &Client) -> Result<Vec<String>, String> {
+/// The lines about a request.
+struct Compared {
+    differences: Vec<String>,
+    /// Without a difference, the reason why that says little.
+    doubt: Option<String>,
+}
+
+fn compare(request: &Request, servers: &Started, client: &Client) -> Result<Compared, String> {
     let Some(nginx) = servers.nginx.at(request.port) else {
         return Err(format!("no server of nginx listens on port {}", request.port));
     };
@@ -75,7 +87,9 @@ fn compare(request: &Request, servers: &Started, client: &Client) -> Result<Vec<
         Some(port) => client.ask(request, port).map(|response| servers.sealion.with_original_ports(response)),
         None => Err(format!("no listener on port {}", request.port)),
     };
-    Ok(differences(request, &theirs, &ours))
+    let differences = differences(request, &theirs, &ours);
+    let doubt = doubt(&theirs, &ours).filter(|_| differences.is_empty());
+    Ok(Compared { differences, doubt })
 }
 
 /// The exit code when a response differs; no code of a conversion.

@@ -16,6 +16,7 @@ use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
 use crate::files::media_types::MediaTypes;
 use crate::files::resolve::Root;
+use crate::limits::Zones;
 use crate::placeholders::{Groups, Known, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
@@ -39,6 +40,8 @@ pub(crate) struct SiteContext<'a> {
     pub(crate) tables: Arc<Tables>,
     /// The listeners that the site names, in one text; empty: none.
     pub(crate) listeners: String,
+    /// The counts that limits of several sites share.
+    pub(crate) zones: Zones,
 }
 
 impl<'a> SiteContext<'a> {
@@ -53,6 +56,7 @@ impl<'a> SiteContext<'a> {
             plain: false,
             tables: Arc::default(),
             listeners: String::new(),
+            zones: Zones::default(),
         }
     }
 }
@@ -122,7 +126,7 @@ impl SiteConfig {
         for own in &self.route {
             tree.add(own, &everything, Around { settings: self, route: &root, action: &action }, context, problems);
         }
-        let routes = tree.finish(&root, problems)?;
+        let routes = tree.finish((&own, &root), problems)?;
         Some((root, Some(Box::new(routes))))
     }
 
@@ -194,7 +198,9 @@ impl SiteConfig {
         };
         let limits = around.map(|around| (&around.settings.limits, &around.route.limits));
         let known = Known { groups: None, tables: &context.tables, in_response: false };
-        let limits = inherited(&self.limits, limits, |limits| limits.build(known, &format!("{key}.limits"), problems));
+        let limits = inherited(&self.limits, limits, |limits| {
+            limits.build(known, &format!("{key}.limits"), &mut context.zones, problems)
+        });
         Route {
             number: None,
             around: around.and_then(|around| around.route.number),
@@ -421,7 +427,7 @@ impl Tree<'_> {
     }
 
     /// The finished routes. `None`: the errors are in `problems`.
-    fn finish(self, root: &Route, problems: &mut Problems) -> Option<Routes> {
+    fn finish(self, (own_root, root): (&RouteConfig, &Route), problems: &mut Problems) -> Option<Routes> {
         let choice = Choice::new(&self.candidates)
             .map_err(|error| {
                 problems.add(
@@ -432,11 +438,12 @@ impl Tree<'_> {
             })
             .ok();
         let all: Vec<Route> = self.all.into_iter().collect::<Option<_>>()?;
-        for own in self.site.route.iter().flat_map(RouteConfig::all) {
+        let tries = self.site.all_routes().map(|own| (own, KEY)).chain([(own_root, "site")]);
+        for (own, key) in tries {
             if let Some(last) =
                 own.r#try.last().filter(|last| last.starts_with('@') && !self.named.contains_key(last.as_str()))
             {
-                problems.add(&last.span, &format!("{KEY}.try"), no_such_name(last));
+                problems.add(&last.span, &format!("{key}.try"), no_such_name(last));
             }
         }
         let with_root = || all.iter().chain([root]);
@@ -457,7 +464,7 @@ impl Tree<'_> {
             copied: copied.flat_map(|auth| auth.copied().cloned()).collect(),
         };
         routes.all = all;
-        refuse_loops(self.site, &routes, problems);
+        refuse_loops(self.site, (own_root, root), &routes, problems);
         routes.check_error_pages(root, "site", problems);
         Some(routes)
     }

@@ -52,19 +52,28 @@ pub(super) fn refuse_without_server(
 }
 
 /// Refuses redirects to fixed paths that lead back to them.
-pub(super) fn refuse_loops(site: &SiteConfig, routes: &Routes, problems: &mut Problems) {
+pub(super) fn refuse_loops(
+    site: &SiteConfig,
+    (own_root, root): (&RouteConfig, &Route),
+    routes: &Routes,
+    problems: &mut Problems,
+) {
     let own = |route: &Route| match &*route.action {
         Action::Redirect(redirect) => redirect.path().map(str::to_owned),
         _ => None,
     };
-    for (config, route) in site.all_routes().zip(&routes.all) {
+    let all = site.all_routes().zip(&routes.all).map(|(config, route)| (config, route, KEY));
+    for (config, route, key) in all.chain([(own_root, root, "site")]) {
         let (Some(redirect), Some(mut to)) = (&config.redirect, own(route)) else { continue };
         for _ in 0..=routes.all.len() {
             let Ok((path, _)) = path_of(&to) else { break };
-            let Some(next) = routes.by_path(&path).filter(|next| next.conditions.is_none()) else { break };
-            if next.number == route.number {
+            let next = routes.by_path(&path).unwrap_or(root);
+            if next.conditions.is_some() {
+                break;
+            }
+            if std::ptr::eq(next, route) {
                 let what = "is a redirect loop: this route or another one redirects the target again";
-                problems.add(&redirect.span, &format!("{KEY}.redirect"), what);
+                problems.add(&redirect.span, &format!("{key}.redirect"), what);
                 break;
             }
             match own(next) {
@@ -123,6 +132,21 @@ mod tests {
                 "{keys}: {}",
                 build(&keys, false).0
             );
+        }
+    }
+
+    #[test]
+    fn the_site_itself_is_checked_as_its_routes_are() {
+        const ROUTE: &str = "[[site.route]]\npath = '/a/'\nredirect = '/b'\n";
+        for (keys, line) in [
+            (format!("try = ['{{path}}', '@app']\n{ROUTE}"), "x.toml:3: site.try: @app is the name of no route"),
+            (format!("redirect = '/b'\n{ROUTE}"), "x.toml:3: site.redirect: is a redirect loop"),
+            (format!("redirect = '/a/'\n{ROUTE}"), "x.toml:3: site.redirect: is a redirect loop"),
+        ] {
+            assert!(build(&keys, false).0.starts_with(line), "{keys}: {}", build(&keys, false).0);
+        }
+        for keys in [ROUTE.to_owned(), format!("redirect = '/c'\n{ROUTE}[[site.route]]\npath = '/c'\nrespond = 204")] {
+            assert_eq!(build(&keys, false).0, "", "{keys}");
         }
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Route;
 use super::action::path_template;
 use crate::files::resolve::{NotOpened, Root, Wait};
-use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
+use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, in_bytes, parameters};
 use crate::site::access::{names, network};
 use crate::site::look_around::{LookAround, SIGN, TooManySteps};
 use crate::values::{At, Problems, Secret, Short};
@@ -319,15 +319,8 @@ impl Wanted {
 }
 
 fn regex(text: &str, span: &std::ops::Range<usize>, key: &str, problems: &mut Problems) -> Option<Regex> {
-    match Regex::new(text) {
-        Ok(regex) => Some(regex),
-        Err(error) => {
-            let what = error.to_string();
-            let what = format!("is not a regular expression: {}", what.lines().last().unwrap_or_default());
-            problems.add(span, key, what);
-            None
-        }
-    }
+    let problem = |error| problems.add(span, key, format_args!("is not a regular expression: {error}"));
+    in_bytes(text).map_err(problem).ok()
 }
 
 fn host_patterns(texts: &At<Texts>, key: &str, problems: &mut Problems) -> Vec<HostPattern> {

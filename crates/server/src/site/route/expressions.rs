@@ -133,8 +133,13 @@ impl Expressions {
 
 /// Whether folding does more to the path than an expression does that ignores case.
 fn is_folded_otherwise(path: &[u8]) -> bool {
-    let ends_name = |at: usize| path.get(at + 1).is_none_or(|next| matches!(next, b'/' | b'.' | b' '));
-    !path.is_ascii() || memchr::memchr2_iter(b'.', b' ', path).any(ends_name)
+    // Paths are short: one loop costs less than a search with vectors.
+    let mut next = b'/';
+    path.iter().rev().any(|byte| {
+        let ends_name = matches!(next, b'/' | b'.' | b' ');
+        next = *byte;
+        !byte.is_ascii() || ends_name && matches!(byte, b'.' | b' ')
+    })
 }
 
 impl Patterns {

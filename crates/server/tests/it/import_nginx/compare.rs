@@ -9,6 +9,7 @@ use sealion_testkit::pki::Pki;
 
 use crate::nginx_corpus::nginx;
 use crate::support::PROGRAM;
+use crate::support::port::free_port;
 
 /// Two sites with a page each, one over TLS.
 struct Comparison {
@@ -64,6 +65,20 @@ fn equal_responses_have_exit_code_0() {
     let output = Comparison::new()
         .run("# pages\nGET https://a.test/\nHEAD https://a.test/index.html\nGET http://b.test:8080/none\n", &[]);
     assert_eq!(said(&output, 0), "3 requests: 3 equal, 0 differ\n");
+}
+
+#[test]
+fn equal_errors_of_a_missing_server_behind_are_doubted() {
+    let comparison = Comparison::new();
+    let behind = free_port();
+    let site = format!(
+        "server {{ listen 8080; server_name b.test; location / {{ proxy_pass http://127.0.0.1:{behind}; }} }}\n"
+    );
+    fs::write(comparison.path("sites/b.conf"), site).expect("it is written");
+    let output = comparison.run("GET https://a.test/\nGET http://b.test:8080/x\n", &[]);
+    let expected = "GET http://b.test:8080/x\n    both answer 502: nothing behind them was compared: start the server that they forward to\n\
+                    2 requests: 2 equal, 0 differ; 1 of the equal ones reached no server behind\n";
+    assert_eq!(said(&output, 0), expected);
 }
 
 #[test]
