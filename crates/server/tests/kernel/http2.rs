@@ -96,6 +96,22 @@ fn a_connection_moves_in_the_middle_of_several_streams() {
     }
 }
 
+/// TCP paces the connection, and measures that rate: few bytes of a large response wait in the socket. Its bytes keep
+/// coming, from the kernel.
+#[test]
+fn an_urgent_response_waits_for_few_bytes_on_a_slow_connection() {
+    let site = Site::new();
+    site.add("f", "content");
+    site.add_large("large", LARGE);
+    let server = site.config("[site.limits]\nbandwidth = '4MB'\n").serve_with(&["--ktls", "always"]);
+    let mut http = connect(&site, &server, Suite::TLS13, 1 << 30);
+    let waited_for = http.overtake("/large", LARGE as usize / 2, "/f");
+    assert!(waited_for < 1 << 19, "{waited_for} bytes of the large response came before");
+    let large = *http.streams.keys().next().expect("the large response");
+    assert_whole(&mut http, large, LARGE);
+    assert!(access_lines(&server, 2).iter().all(|line| line.way().0 == "kernel"));
+}
+
 /// The server stands in the middle of a frame, whose head has left: the connection ends. Now and then it stands between two batches: the
 /// stream is reset, as the next test has it.
 #[test]

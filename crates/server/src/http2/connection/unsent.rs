@@ -41,7 +41,8 @@ impl Unsent {
         // A fast connection may be slow from now on: the first bytes fit the queues of the network.
         self.interval = if rate < FAST { rate / 4 } else { (self.interval.max(MIN_INTERVAL) * 2).min(MAX_INTERVAL) };
         let room = room_for(rate);
-        if self.room.unwrap_or(u32::MAX) != room && SockRef::from(&socket).set_tcp_notsent_lowat(room).is_ok() {
+        // Another process may have set the option, and have passed the connection on.
+        if self.room != Some(room) && SockRef::from(&socket).set_tcp_notsent_lowat(room).is_ok() {
             self.room = Some(room);
         }
     }
@@ -76,8 +77,8 @@ fn room_for(rate: u64) -> u32 {
     u32::try_from(room).unwrap_or(u32::MAX).max(MIN_ROOM)
 }
 
-/// Two records of the largest size on the wire (RFC 8446 §5.2).
-const MIN_ROOM: u32 = 2 * (5 + (1 << 14) + 256);
+/// Room for two records of the largest size on the wire (RFC 8446 §5.2), and more than 15,000 bytes beside.
+const MIN_ROOM: u32 = 3 << 14;
 
 /// A connection of 200 Mbit/s is left as it is: it sends 4 MB in 160 ms, and takes large pieces at less cost.
 const FAST: u64 = 25_000_000;
