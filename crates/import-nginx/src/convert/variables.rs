@@ -203,7 +203,7 @@ impl Variables {
         if let Some(constant) = constant {
             return Ok(constant);
         }
-        // The address of the proxy, where that of the client is known.
+        // The address of the proxy, where a header names the client.
         if name == "realip_remote_addr" && context.has_real_ip {
             return Err(Lost::Unknown(name.to_owned()));
         }
