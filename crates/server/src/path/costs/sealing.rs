@@ -39,6 +39,7 @@ enum Instructions {
     /// A block an instruction.
     Narrow,
     /// Four blocks an instruction.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "64-bit ARM has none"))]
     Wide,
 }
 
