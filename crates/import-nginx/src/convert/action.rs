@@ -81,7 +81,7 @@ fn files_of(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
             to.ends_with('/') && !to.contains('{') && place.path.prefix().is_some_and(|text| text.ends_with('/'));
         match is_whole {
             true => table.set("alias", to),
-            false => context.report_with(
+            false => context.report_unguarded(
                 alias,
                 "conditions ask for files of the root: end the path and its directory with a slash",
             ),

@@ -71,12 +71,11 @@ impl Zones {
         self.uses.extend(argument(directive, "zone=").map(|zone| (zone.to_owned(), burst(directive))));
     }
 
-    /// Whether several `limit_req` count in a zone, and whether they all have one burst.
-    fn sharing(&self, zone: &str) -> (bool, bool) {
+    /// Whether all `limit_req` of a zone have one burst.
+    fn has_one_burst(&self, zone: &str) -> bool {
         let mut bursts = self.uses.iter().filter(|(own, _)| own == zone).map(|(_, burst)| *burst);
         let first = bursts.next();
-        let others: Vec<i64> = bursts.collect();
-        (!others.is_empty(), others.iter().all(|other| Some(*other) == first))
+        bursts.all(|burst| Some(burst) == first)
     }
 }
 
@@ -102,7 +101,7 @@ fn of_server(context: &Context) -> Variables {
 }
 
 /// The lowest rate that the server paces responses at, in bytes a second.
-const LEAST_RATE: u64 = 4096;
+const MIN_RATE: u64 = 4096;
 
 /// Writes `limits` if the innermost block of a level sets any.
 pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>) {
@@ -114,10 +113,10 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
     if let Some(directive) = level.last("limit_rate") {
         match values::size(directive.first()) {
             Some(rate) if rate.0 > 0 => {
-                if rate.0 < LEAST_RATE {
+                if rate.0 < MIN_RATE {
                     context.note(directive, "the lowest rate here is 4096 bytes a second");
                 }
-                set("bandwidth", values::Size(rate.0.max(LEAST_RATE)).to_string().into());
+                set("bandwidth", values::Size(rate.0.max(MIN_RATE)).to_string().into());
             }
             Some(_) => {}
             None => context.report_with(directive, "its rate depends on the request: set bandwidth of limits"),
@@ -174,18 +173,12 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
         }
     }
     if let Some((rate, burst, zone)) = strictest {
-        match context.zones.sharing(&zone) {
-            (false, _) => {}
-            (true, true) => set("zone", zone.into()),
-            (true, false) => {
-                if let Some(directive) = level.last("limit_req") {
-                    context.report_with(
-                        directive,
-                        "routes of one zone have one burst: each burst of this one counts by itself",
-                    );
-                }
-                set("zone", format!("{zone}-{burst}").into());
-            }
+        // Other routes and sites count with it, also those that inherit it.
+        let has_one_burst = context.zones.has_one_burst(&zone);
+        set("zone", if has_one_burst { zone } else { format!("{zone}-{burst}") }.into());
+        if let Some(directive) = level.last("limit_req").filter(|_| !has_one_burst) {
+            context
+                .report_with(directive, "routes of one zone have one burst: each burst of this one counts by itself");
         }
         let (key, number) = rate.key();
         set(key, number.into());

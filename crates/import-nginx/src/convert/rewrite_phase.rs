@@ -280,7 +280,7 @@ fn lead(
         };
         return action::redirect(context, route, inner, &with_query, status).map_err(NotPassed::into_reason);
     }
-    if flag != "break" && to.starts_with("/$1") && inner.groups == ["{path}"] {
+    if flag != "break" && to == "/$1" && inner.groups == ["{path}"] {
         return lead_to_everything(context, route, block, inner);
     }
     let to = target(context, inner, to)?;
@@ -312,9 +312,14 @@ fn lead_to_everything(
     let everything = block.server.locations.iter().copied().find(|location| location.arguments == ["/"]);
     let pass = everything.and_then(|of| Some((of, of.children().iter().find(|inner| proxy::is_pass(inner))?)));
     let Some((everything, pass)) = pass else {
-        route.set("rewrite", inline_table([("to", "{path}".into()), ("stay", true.into())]));
-        return Ok(());
+        return Err(
+            "it leads to the location / behind two slashes, which no path has: write a rewrite to its path".to_owned()
+        );
     };
+    // Its conditions would be missed.
+    if everything.children().iter().any(|inner| matches!(inner.name.as_str(), "if" | "limit_except" | "location")) {
+        return Err("it leads to the location / behind two slashes, whose conditions do not follow: write a rewrite to its path".to_owned());
+    }
     let level = block.level.of_server().within(everything);
     let own = Place { level: &level, path: &Path::Inherited, ..place(block, variables) };
     let prefix = proxy::elsewhere(context, own, pass).map_err(NotPassed::into_reason)?;

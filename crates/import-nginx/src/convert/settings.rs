@@ -245,7 +245,11 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             (_, Ok(_)) if value.is_empty() => {}
             (_, Ok(value)) if is_value && sealion_http::extra_fields::is_name(name) => {
                 let is_always = directive.arguments.get(2).is_some_and(|word| word == "always");
-                let fields = if is_always { &mut set } else { &mut without_errors };
+                let (fields, others) =
+                    if is_always { (&mut set, &without_errors) } else { (&mut without_errors, &set) };
+                if others.keys().any(|known| known.eq_ignore_ascii_case(name)) {
+                    context.report_with(directive, "another one of this name has `always`, or not: give both the same");
+                }
                 match fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
                     None => _ = fields.insert(name.clone(), value.into()),
                     Some(_) if lower == "set-cookie" => {
@@ -397,6 +401,7 @@ fn of_cors(
             drop(cors.insert("headers".to_owned(), names.map(Value::from).collect::<Vec<_>>().into()));
         }
         "access-control-expose-headers" if value != "*" => drop(cors.insert("expose".to_owned(), list())),
+        "access-control-max-age" if value.is_empty() => {}
         "access-control-max-age" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
             drop(cors.insert("max_age".to_owned(), format!("{value}s").into()));
         }

@@ -278,6 +278,22 @@ fn networks_and_groups_are_entries_of_maps() {
 }
 
 #[test]
+fn two_slashes_lead_to_the_server_of_everything_or_nowhere() {
+    for (everything, leads) in [
+        ("proxy_pass http://10.0.0.7;", true),
+        ("deny all;", false),
+        ("if ($http_x) { return 403; } proxy_pass http://10.0.0.7;", false),
+        ("limit_except GET { deny all; } proxy_pass http://10.0.0.7;", false),
+    ] {
+        let server = format!("location /a/ {{ rewrite ^(.*)$ /$1 last; }} location / {{ {everything} }}");
+        let (_, root, named) = converted("", &server);
+        assert_eq!(named.is_empty(), leads, "{everything}: {named:?}");
+        let text = root.to_string();
+        assert_eq!(text.contains("/sealion-import-"), leads, "{text}");
+    }
+}
+
+#[test]
 fn look_around_is_an_expression_of_its_own() {
     let all =
         routes("", "location ~ /\\.(?!well-known/|ok$) { deny all; } location ~* (?<!\\.min)\\.png$ { expires 1h; }");
@@ -545,10 +561,10 @@ fn a_server_that_is_asked_over_tls_is_verified_as_its_location_says_and_has_no_r
 fn rates_by_the_minute_and_bursts_admit_as_many_requests_as_nginx() {
     let zone = |rate: &str| format!("limit_req_zone $binary_remote_addr zone=a:1m rate={rate};");
     for (rate, burst, expected) in [
-        ("5r/m", " burst=2 nodelay", "{ requests_per_minute = 5, burst = 3 }"),
-        ("120r/m", "", "{ requests_per_second = 2, burst = 1 }"),
-        ("90r/m", "", "{ requests_per_minute = 90, burst = 1 }"),
-        ("10r/s", " burst=20", "{ requests_per_second = 10, burst = 21 }"),
+        ("5r/m", " burst=2 nodelay", "{ zone = \"a\", requests_per_minute = 5, burst = 3 }"),
+        ("120r/m", "", "{ zone = \"a\", requests_per_second = 2, burst = 1 }"),
+        ("90r/m", "", "{ zone = \"a\", requests_per_minute = 90, burst = 1 }"),
+        ("10r/s", " burst=20", "{ zone = \"a\", requests_per_second = 10, burst = 21 }"),
     ] {
         let (site, _, named) =
             converted(&zone(rate), &format!("limit_req zone=a{burst}; location / {{ return 200; }}"));

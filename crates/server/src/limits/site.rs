@@ -31,7 +31,8 @@ pub(crate) struct SiteLimitsConfig {
     pub key: Option<At<String>>,
     /// Requests that one client may send at once after a pause [default: as many as `requests_per_second` or `requests_per_minute`]
     pub burst: Option<At<Bounded<1, 1_000_000>>>,
-    /// Name of a count that routes and sites share: those with one name and one rate count their requests together [default: a count of its own]
+    /// Name of a count that routes and sites share: those with one name and one `key` count their requests together, and have one rate
+    /// [default: a count of its own]
     pub zone: Option<At<String>>,
     /// Concurrent connections with requests for this site; requests on further connections get 503 [default: unlimited]
     pub connections: Option<Bounded<1, 4_294_967_295>>,
@@ -62,24 +63,16 @@ pub(crate) struct SiteLimits {
     client_bandwidth: Option<ClientBuckets>,
 }
 
-/// The counts that routes share, by the names of their zones.
+/// The counts that routes share, by the names of their zones and the texts of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Zones(HashMap<String, Zone>);
-
-#[derive(Debug)]
-struct Zone {
-    rate: Rate,
-    /// The text of `key`.
-    key: Option<String>,
-    requests: Arc<Requests>,
-}
+pub(crate) struct Zones(HashMap<(String, Option<String>), (Rate, Arc<Requests>)>);
 
 impl Zones {
-    /// The count of a zone. `None`: it has another rate or key elsewhere.
-    fn requests(&mut self, name: &str, rate: Rate, key: Option<&String>) -> Option<Arc<Requests>> {
-        let begun = || Zone { rate, key: key.cloned(), requests: Arc::new(Requests::new(rate)) };
-        let zone = self.0.entry(name.to_owned()).or_insert_with(begun);
-        (zone.rate == rate && zone.key.as_ref() == key).then(|| Arc::clone(&zone.requests))
+    /// The count of a zone. `None`: it has another rate elsewhere.
+    fn requests(&mut self, name: &str, key: Option<&String>, rate: Rate) -> Option<Arc<Requests>> {
+        let begun = || (rate, Arc::new(Requests::new(rate)));
+        let (own, requests) = self.0.entry((name.to_owned(), key.cloned())).or_insert_with(begun);
+        (*own == rate).then(|| Arc::clone(requests))
     }
 }
 
@@ -153,8 +146,8 @@ impl SiteLimitsConfig {
     fn requests(&self, rate: Rate, key: &str, zones: &mut Zones, problems: &mut Problems) -> Arc<Requests> {
         let own = || Arc::new(Requests::new(rate));
         let Some(zone) = &self.zone else { return own() };
-        zones.requests(zone, rate, self.key.as_deref()).unwrap_or_else(|| {
-            let what = "has another rate, burst or key elsewhere: write the same here, or another name";
+        zones.requests(zone, self.key.as_deref(), rate).unwrap_or_else(|| {
+            let what = "has another rate or burst elsewhere: write the same here, or another name";
             problems.add(&zone.span, &format!("{key}.zone"), what);
             own()
         })
@@ -343,13 +336,14 @@ mod tests {
             config.build(known, "site.limits", &mut zones, &mut problems).unwrap()
         };
         let (one, same, own) = (build(text), build(text), build("requests_per_second = 1\nburst = 2"));
+        build(&format!("{text}\nkey = '{{host}}'"));
         build("requests_per_second = 2\nburst = 2\nzone = 'login'");
         assert_eq!(one.admit(client, None, &mut Vec::new()), Ok(()));
         assert_eq!(same.admit(client, None, &mut Vec::new()), Ok(()));
         assert!(one.admit(client, None, &mut Vec::new()).is_err());
         assert!(same.admit(client, None, &mut Vec::new()).is_err());
         assert_eq!(own.admit(client, None, &mut Vec::new()), Ok(()));
-        assert!(problems.to_string().contains("site.limits.zone: has another rate, burst or key elsewhere"));
+        assert!(problems.to_string().contains("site.limits.zone: has another rate or burst elsewhere"));
     }
 
     #[test]

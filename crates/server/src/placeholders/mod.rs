@@ -124,6 +124,9 @@ const MAX_TEXTS: usize = 1000;
 const OUTSIDE_URL: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
+/// The same for a path, which they would end.
+const OUTSIDE_PATH: &AsciiSet = &OUTSIDE_URL.add(b'?').add(b'#');
+
 /// Bytes outside a parameter of a query: there they would end it, or begin another.
 const OUTSIDE_PARAMETER: &AsciiSet = &OUTSIDE_PCHAR.add(b'&').add(b'+').add(b';').add(b'=');
 
@@ -176,6 +179,8 @@ impl Template {
     pub(super) fn is_url(&self) -> bool {
         self.0.iter().all(|piece| match piece {
             Piece::Text(_) => true,
+            // A table may pass on a value of the client.
+            Piece::Value(Source::Map(_) | Source::Split(_)) => false,
             Piece::Value(source) => source.is_url(),
         })
     }
@@ -289,6 +294,10 @@ fn append(before: &mut Vec<u8>, value: &[u8], (source, is_url): (&Source, bool),
                 return Err(Unfit);
             }
             before.extend_from_slice(value);
+        }
+        // A parameter has both, and no path.
+        Form::Url if matches!(source, Source::RawParameter(_)) => {
+            before.extend(percent_encode(value, OUTSIDE_PATH).flat_map(str::bytes));
         }
         Form::Url | Form::Query if is_url => before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes)),
         Form::Url => before.extend(percent_encode(value, OUTSIDE_PCHAR).flat_map(str::bytes)),

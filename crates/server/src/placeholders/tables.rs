@@ -285,11 +285,16 @@ pub(crate) fn expression(text: &str) -> Option<String> {
 /// The syntax error, in one line.
 pub(crate) fn in_bytes(text: &str) -> Result<Regex, String> {
     let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
-    built.map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())
+    built.map_err(|error| {
+        let error = error.to_string();
+        let last = error.lines().last().unwrap_or_default();
+        let remedy = if last.contains("Unicode not allowed") { ": write (?u) in front of the expression" } else { "" };
+        format!("{last}{remedy}")
+    })
 }
 
-/// Bound on a compiled expression, in bytes; usual ones have a few thousand.
-const REGEX_SIZE: usize = 1 << 20;
+/// Bound on a compiled expression, in bytes. Usual ones have a few thousand, and a list of agents a million.
+const REGEX_SIZE: usize = 10 << 20;
 
 impl Split {
     fn build(config: &SplitConfig, tables: &Tables, problems: &mut Problems) -> Option<Self> {

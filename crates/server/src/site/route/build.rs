@@ -104,6 +104,15 @@ impl SiteConfig {
         let setting = Some(&self.forwarded_cache_control);
         refuse_without_server(setting, &own, (&action, &self.route), "site", problems);
         if self.route.is_empty() {
+            if let Some(last) = own.r#try.last().filter(|last| last.starts_with('@')) {
+                problems.add(&last.span, "site.try", no_such_name(last));
+            }
+            if let (Some(redirect), Action::Redirect(own)) = (&own.redirect, &*action)
+                && own.path().is_some()
+            {
+                let what = "is a redirect loop: the site redirects the target again";
+                problems.add(&redirect.span, "site.redirect", what);
+            }
             let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
             for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
                 let what =

@@ -142,6 +142,8 @@ mod tests {
             (format!("try = ['{{path}}', '@app']\n{ROUTE}"), "x.toml:3: site.try: @app is the name of no route"),
             (format!("redirect = '/b'\n{ROUTE}"), "x.toml:3: site.redirect: is a redirect loop"),
             (format!("redirect = '/a/'\n{ROUTE}"), "x.toml:3: site.redirect: is a redirect loop"),
+            ("redirect = '/b'".to_owned(), "x.toml:3: site.redirect: is a redirect loop"),
+            ("try = ['{path}', '@app']".to_owned(), "x.toml:3: site.try: @app is the name of no route"),
         ] {
             assert!(build(&keys, false).0.starts_with(line), "{keys}: {}", build(&keys, false).0);
         }
