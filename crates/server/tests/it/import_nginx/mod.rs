@@ -174,7 +174,10 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
     let site = &config["site"][0];
     assert_eq!(site["names"].to_string(), r#"["example.net", "*.example.net", '~ ^(?<sub>.+)\.example\.com$']"#);
-    assert_eq!(site["limits"].to_string(), r#"{ bandwidth = "1MiB", requests_per_second = 10, burst = 21 }"#);
+    assert_eq!(
+        site["limits"].to_string(),
+        r#"{ bandwidth = "1MiB", zone = "one", requests_per_second = 10, burst = 21 }"#
+    );
     assert_eq!(site["client_auth"]["mode"].as_str(), Some("request"));
     assert_eq!(site["compress"]["types"].to_string(), r#"["text/html", "text/css", "application/javascript"]"#);
     assert_eq!(site["compress"]["min"].as_str(), Some("1KiB"));
@@ -235,7 +238,7 @@ fn nobody_gets_in_who_was_kept_out() {
     let config = nginx.converts();
     let sites = config["site"].as_array().expect("sites");
     assert_eq!(sites[1]["access_log"].as_bool(), Some(false));
-    assert_eq!(sites[1]["limits"].to_string(), "{ requests_per_minute = 20, burst = 1 }");
+    assert_eq!(sites[1]["limits"].to_string(), r#"{ zone = "login", requests_per_minute = 20, burst = 1 }"#);
     let file = nginx.path().join("sealion.toml");
     let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let get = |host: &str, path: &str| {
