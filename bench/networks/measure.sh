@@ -21,6 +21,7 @@ run h3-80 user-h3 100k,1m 0,1,5 80 50 20
 run h3-200 user-h3 100k,1m 0,1,5 200 20 12
 # Of the release profile, 2026-11-27: 60 requests, for the spread of one cell.
 run h2-200-1m user-h2 1m 1 200 20 60
+run h3-200-1m user-h3 1m 1 200 20 60
 # h3-80-bbr: the same with http3.congestion = "bbr" as the default of the program, and 30 requests with loss.
 # Two series, each of two guests side by side.
 for series in 1 2; do
