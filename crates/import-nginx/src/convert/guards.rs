@@ -120,8 +120,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     }
     if let Some(satisfy) = level.own().iter().rfind(|directive| directive.name == "satisfy") {
         table.set("satisfy", if satisfy.first() == "any" { "any" } else { "all" });
-        let is_on = |name: &&str| level.last(name).is_some_and(|other| other.first() != "off");
-        if satisfy.first() == "any" && ["auth_basic", "auth_request"].iter().all(is_on) {
+        if satisfy.first() == "any" && SIGN_INS.into_iter().all(|name| is_on(level, name)) {
             context.report_with(
                 satisfy,
                 "clients need both the password and the consent of the other server: remove one of them",
@@ -143,6 +142,14 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     }
 }
 
+/// The guards that know a client by more than its address.
+const SIGN_INS: [&str; 2] = ["auth_basic", "auth_request"];
+
+/// Whether one of them applies in a block.
+fn is_on(level: &Level<'_>, guard: &str) -> bool {
+    level.last(guard).is_some_and(|directive| directive.first() != "off")
+}
+
 /// The clients that no rule of `allow` and `deny` matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unmatched {
@@ -155,8 +162,7 @@ enum Unmatched {
 impl Unmatched {
     fn of(level: &Level<'_>) -> Self {
         let is_any = level.last("satisfy").is_some_and(|satisfy| satisfy.first() == "any");
-        let is_on = |name: &&str| level.last(name).is_some_and(|other| other.first() != "off");
-        match is_any && ["auth_basic", "auth_request"].iter().any(is_on) {
+        match is_any && SIGN_INS.into_iter().any(|name| is_on(level, name)) {
             true => Unmatched::Asked,
             false => Unmatched::Allowed,
         }
@@ -356,12 +362,16 @@ fn cookies(level: &Level<'_>, locations: &[&Directive]) -> Option<&'static str> 
 
 /// Whether a block, or a location in it that inherits its guard, sends the cookies of the answer. `around`: the directives of the block.
 fn sends_cookies(block: &[&Directive], around: (&[&Directive], &[&Directive])) -> bool {
-    let own = |name: &str| block.iter().copied().filter(|inner| inner.name == name).collect::<Vec<_>>();
-    let (sets, fields) = (own("auth_request_set"), own("add_header"));
-    let sets = if sets.is_empty() { around.0 } else { &sets };
-    let fields = if fields.is_empty() { around.1 } else { &fields };
-    let within = |location: &Directive| sends_cookies(&location.children().iter().collect::<Vec<_>>(), (sets, fields));
-    fields.iter().any(|field| is_cookie_of_answer(field, sets)) || locations_of_guard(block).any(within)
+    let (sets, fields) = (replaced(block, "auth_request_set", around.0), replaced(block, "add_header", around.1));
+    let within =
+        |location: &Directive| sends_cookies(&location.children().iter().collect::<Vec<_>>(), (&sets, &fields));
+    fields.iter().any(|field| is_cookie_of_answer(field, &sets)) || locations_of_guard(block).any(within)
+}
+
+/// The directives of a name in a block: they replace those around it, as in nginx.
+fn replaced<'d>(block: &[&'d Directive], name: &str, around: &[&'d Directive]) -> Vec<&'d Directive> {
+    let own: Vec<_> = block.iter().copied().filter(|inner| inner.name == name).collect();
+    if own.is_empty() { around.to_vec() } else { own }
 }
 
 /// The locations in a block that have the guard of the block.
@@ -440,16 +450,13 @@ fn copied(level: &Level<'_>) -> Vec<(String, String)> {
     copied
 }
 
-/// Adds the fields of a block and of the locations in it. Directives of one name replace those around the block, as in nginx.
+/// Adds the fields of a block and of the locations in it.
 fn copied_within(block: &[&Directive], around: (&[&Directive], &[&Directive]), copied: &mut Vec<(String, String)>) {
-    let own = |name: &str| block.iter().copied().filter(|inner| inner.name == name).collect::<Vec<_>>();
-    let (sets, fields) = (own("auth_request_set"), own("proxy_set_header"));
-    let sets = if sets.is_empty() { around.0 } else { &sets };
-    let fields = if fields.is_empty() { around.1 } else { &fields };
-    let of_field = |field: &&Directive| Some((field.arguments.first()?.clone(), source_of(field, sets)?));
+    let (sets, fields) = (replaced(block, "auth_request_set", around.0), replaced(block, "proxy_set_header", around.1));
+    let of_field = |field: &&Directive| Some((field.arguments.first()?.clone(), source_of(field, &sets)?));
     copied.extend(fields.iter().filter_map(of_field));
     for location in locations_of_guard(block) {
-        copied_within(&location.children().iter().collect::<Vec<_>>(), (sets, fields), copied);
+        copied_within(&location.children().iter().collect::<Vec<_>>(), (&sets, &fields), copied);
     }
 }
 

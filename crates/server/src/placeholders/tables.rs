@@ -202,11 +202,11 @@ impl Map {
             ignores_case: config.ignore_case,
             begins_urls: true,
         };
+        let is_of_url = map.from.is_url();
         let folded = |text: &str| if config.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let mut entries: Vec<_> = config.entries.iter().collect();
         entries.sort_by_key(|(_, value)| value.span.start);
         for (text, value) in entries {
-            let is_of_url = map.from.is_url();
             let groups = match expression(text).map(|expression| in_bytes(&expression)) {
                 None => None,
                 Some(Ok(regex)) => Some(Groups { path: Some(regex), is_of_url, ..Groups::default() }),

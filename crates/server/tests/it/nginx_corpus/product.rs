@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::idioms::{Places, is_opened};
 
-/// What refuses a request with `X-Stop: 1`, a referer of another site, the query `?stop` and the method DELETE.
+/// Each refuses a request with `X-Stop: 1`, a referer of another site and the query `?stop`; `limit_except` the method DELETE.
 const GUARDS: [&str; 12] = [
     "if ($http_x_stop = 1) { return 403; }",
     "if ($http_x_stop = 1) { return 444; }",
