@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::SiteFile;
 use crate::response::{Body, Response};
-use crate::site::{Client, Site, SiteContext, answer, answer_from_cache};
+use crate::site::{Client, Site, SiteContext, answer, answer_at_once};
 use crate::upstream::{Inbound, Upstreams};
 
 /// Content that no response may have.
@@ -127,7 +127,7 @@ impl Guarded {
         let request = Request { method, target, raw_target: path, authority: None, conditions, fields };
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().expect("a date");
         let client = Client { address: Some([192, 0, 2, 1].into()), ..Client::default() };
-        let response = answer_from_cache(&self.site, &request, client, now);
+        let response = answer_at_once(&self.site, &request, client, now);
         let Response { status, body, .. } = response
             .unwrap_or_else(|| *self.runtime.block_on(answer(&self.site, &request, client, now, Inbound::default())));
         (status, content(&body))

@@ -286,7 +286,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         // The cache itself leaves out requests that ask for another protocol.
         let is_plain = site.has_proxies() && !stream.has_content();
         let arrival = is_plain.then(|| Arrival { scheme: self.owed.peer.scheme, is_trusted: listener.trusts(remote) });
-        site::answer_from_cache(site, request, Client { arrival, ..self.client() }, now)
+        site::answer_at_once(site, request, Client { arrival, ..self.client() }, now)
     }
 
     /// Prepares [`Self::answer`]: sends early hints, and gathers the facts about the request for an upstream.

@@ -80,7 +80,7 @@ pub(crate) struct Arrival {
     pub(crate) is_trusted: bool,
 }
 
-/// Answers a request for `site` where [`answer_from_cache`] does not. `now` is the value of Date.
+/// Answers a request for `site` where [`answer_at_once`] does not. `now` is the value of Date.
 ///
 /// `inbound`: the facts for a server, if the request is forwarded.
 pub(crate) async fn answer(
@@ -123,11 +123,11 @@ async fn look_up(site: &Site, request: &Request<'_>, client: Client, first: Cold
 /// Paths that are looked up for the choice of a route, before it waits for the disk itself.
 const MAX_LOOKUPS: usize = 16;
 
-/// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a
-/// box: every request would pay for the memory of its future.
-pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
+/// Answers without waiting: with a cached file, by a route that needs neither file nor server or, where a proxy rule has a cache, with a stored response
+/// of this worker. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
+pub(crate) fn answer_at_once(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
     let (answering, path) = Answering::at_hand(site, request, client, now).ok()?;
-    answering.answer_from_cache(&path.ok()?)
+    answering.answer_at_once(&path.ok()?)
 }
 
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
@@ -272,9 +272,9 @@ impl<'a> Answering<'a> {
         Ok((Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, accel: None }, path))
     }
 
-    /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
-    /// because a step before it may wait, neither is in the cache, or there is another response.
-    fn answer_from_cache(&self, path: &SitePath<'_>) -> Option<Response> {
+    /// The response with a cached file, of a route by itself ([`Self::answer_by_itself`]), or with a stored response ([`Self::answer_from_store`]). `None`:
+    /// [`Self::answer`] makes the response, because a step before it may wait, or there is another response.
+    fn answer_at_once(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if self.site.has_proxies() {
             if let Some(rule) = self.rule(path) {
@@ -283,8 +283,10 @@ impl<'a> Answering<'a> {
             // Content may be on its way to a rule that covers the path in another reading.
             self.client.arrival?;
         }
-        if !matches!(&*self.route.action, Action::Files) {
-            return None;
+        match &*self.route.action {
+            Action::Files => {}
+            Action::Respond(_) | Action::Redirect(_) => return self.answer_by_itself(path),
+            Action::Deny | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => return None,
         }
         let shows_name = || features.headers.as_ref().is_some_and(|headers| headers.have_placeholders());
         let name_decides =
@@ -320,11 +322,44 @@ impl<'a> Answering<'a> {
                 return None;
             }
             self.add_fields(response, path.as_bytes());
-            response.is_unlogged = features.is_unlogged;
-            response.route = self.route.shown_number();
-            response.is_unannounced = features.is_unannounced;
+            self.sign(response, self);
         }
         answer
+    }
+
+    /// The response of a route that needs neither file nor server for it. `None`: [`Self::answer`] makes the response, because a guard may wait, or an
+    /// error page may replace it.
+    fn answer_by_itself(&self, path: &SitePath<'_>) -> Option<Response> {
+        let reads = matches!(self.request.method, Method::Get | Method::Head);
+        if !reads
+            || self.route.features.authenticates()
+            || self.is_guarded_elsewhere(path)
+            || self.refuse_or_redirect(path).is_some()
+        {
+            return None;
+        }
+        let (mut response, is_final) = self.own_response(path)?;
+        if response.status.code() >= 400 && !is_final {
+            return None;
+        }
+        self.dress(&mut response, self, path.as_bytes());
+        Some(response)
+    }
+
+    /// Adds the fields of the route that answered, and says for the log which it is. `name`: the file that is sent, or the path that was requested.
+    fn dress(&self, response: &mut Response, own: &Self, name: &[u8]) {
+        error_text::show_as_page(response, || self.request.fields.singleton("accept").value());
+        own.add_fields(response, name);
+        own.compress(response);
+        self.sign(response, own);
+    }
+
+    /// Says for the log and for Alt-Svc which route answered.
+    fn sign(&self, response: &mut Response, own: &Self) {
+        let (first, last) = (&self.route.features, &own.route.features);
+        response.is_unlogged = first.is_unlogged || last.is_unlogged;
+        response.route = own.route.shown_number();
+        response.is_unannounced = first.is_unannounced || last.is_unannounced;
     }
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
@@ -350,9 +385,7 @@ impl<'a> Answering<'a> {
         }
         self.add_fields(&mut response, path.as_bytes());
         self.compress(&mut response);
-        response.is_unlogged = self.route.features.is_unlogged;
-        response.route = self.route.shown_number();
-        response.is_unannounced = self.route.features.is_unannounced;
+        self.sign(&mut response, self);
         Some(response)
     }
 
@@ -406,12 +439,7 @@ impl<'a> Answering<'a> {
         if !response.fields.forwarded && !is_final {
             own.add_page_file(&mut response).await;
         }
-        error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
-        own.add_fields(&mut response, name.as_deref().unwrap_or(asked));
-        own.compress(&mut response);
-        response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
-        response.route = own.route.shown_number();
-        response.is_unannounced = self.route.features.is_unannounced || own.route.features.is_unannounced;
+        self.dress(&mut response, &own, name.as_deref().unwrap_or(asked));
         response
     }
 

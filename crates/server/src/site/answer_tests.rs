@@ -32,8 +32,14 @@ struct Answer {
 
 impl Place {
     fn new() -> Self {
+        Self::configured("")
+    }
+
+    /// A site with keys of its own.
+    fn configured(keys: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = SiteConfig { root: Some(directory.path().to_owned().into()), ..SiteConfig::default() };
+        let config: SiteConfig = toml::from_str(keys).unwrap();
+        let config = SiteConfig { root: Some(directory.path().to_owned().into()), ..config };
         let mut problems = Problems::of_arguments();
         let cache = FileCache::new(CacheLimits::default());
         let site = config.build(&mut SiteContext::new(&cache, &mut Upstreams::default()), &mut problems);
@@ -61,15 +67,7 @@ impl Place {
         text.push_str("\r\n");
         let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
         let head = RequestHead::parse(text.as_bytes(), span).unwrap();
-        let response = ask(&head.request, &self.site);
-        let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
-        let mut bytes = Vec::new();
-        let date = NOW.parse().unwrap();
-        write_head(&mut bytes, response.status, &response.fields, framing, Connection::KeepAlive, &date);
-        let body = read(&response.body);
-        assert_eq!(Some(body.len() as u64), response.body.len(), "{text:?}");
-        let body = if framing.has_content() { body } else { String::new() };
-        Answer { head: String::from_utf8(bytes).unwrap(), body }
+        Answer::of(&head, &ask(&head.request, &self.site))
     }
 
     fn etag(&self, path: &str) -> String {
@@ -78,6 +76,17 @@ impl Place {
 }
 
 impl Answer {
+    fn of(head: &RequestHead<'_>, response: &Response) -> Self {
+        let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
+        let mut bytes = Vec::new();
+        let date = NOW.parse().unwrap();
+        write_head(&mut bytes, response.status, &response.fields, framing, Connection::KeepAlive, &date);
+        let body = read(&response.body);
+        assert_eq!(Some(body.len() as u64), response.body.len(), "{:?}", head.request.raw_target);
+        let body = if framing.has_content() { body } else { String::new() };
+        Answer { head: String::from_utf8(bytes).unwrap(), body }
+    }
+
     fn status(&self) -> u16 {
         self.head[9..12].parse().unwrap()
     }
@@ -90,7 +99,7 @@ impl Answer {
 fn ask(request: &Request<'_>, site: &Site) -> Response {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (client, now) = (Client::default(), NOW.parse().unwrap());
-    answer_from_cache(site, request, client, now)
+    answer_at_once(site, request, client, now)
         .unwrap_or_else(|| *runtime.block_on(answer(site, request, client, now, Inbound::default())))
 }
 
@@ -335,14 +344,8 @@ fn the_cause_survives_later_blocking_steps() {
 /// A name that was never asked for is not at hand; what a thread has looked up decides then.
 #[test]
 fn a_condition_about_a_path_is_not_waited_for_by_the_worker() {
-    let directory = tempfile::tempdir().unwrap();
-    let text = "[[route]]\npath = '/'\nmatch = { exists = '{path}.there' }\nrespond = 204";
-    let config: SiteConfig = toml::from_str(text).unwrap();
-    let config = SiteConfig { root: Some(directory.path().to_owned().into()), ..config };
-    let mut problems = Problems::of_arguments();
-    let cache = FileCache::new(CacheLimits::default());
-    let site = config.build(&mut SiteContext::new(&cache, &mut Upstreams::default()), &mut problems);
-    let site = site.unwrap_or_else(|| panic!("{problems}"));
+    let place = Place::configured("[[route]]\npath = '/'\nmatch = { exists = '{path}.there' }\nrespond = 204");
+    let Place { directory, site } = &place;
     fs::write(directory.path().join("y.there"), "").unwrap();
     for (target, expected) in [("/x", 404), ("/y", 204)] {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -351,8 +354,72 @@ fn a_condition_about_a_path_is_not_waited_for_by_the_worker() {
         if expected == 404 {
             assert!(site.locate_at_hand(&head.request, Client::default()).is_err(), "it was never looked up");
             let now = NOW.parse().unwrap();
-            assert!(answer_from_cache(&site, &head.request, Client::default(), now).is_none());
+            assert!(answer_at_once(site, &head.request, Client::default(), now).is_none());
         }
-        assert_eq!(ask(&head.request, &site).status.code(), expected, "{target}");
+        assert_eq!(ask(&head.request, site).status.code(), expected, "{target}");
+    }
+}
+
+#[test]
+fn a_route_that_answers_by_itself_is_not_waited_for() {
+    let place = Place::configured(
+        r##"
+        headers = { set = { X-Path = "{path}" } }
+        compress = true
+        error_pages = { 404 = "/sub/index.html", 410 = "/letters.txt" }
+        [[route]]
+        path = "/long"
+        respond = { text = "~", type = "text/plain" }
+        cors = { origins = ["*"] }
+        [[route]]
+        path = "/missing"
+        respond = 410
+        [[route]]
+        path = "/worded"
+        respond = { status = 410, text = "gone {query.to}" }
+        [[route]]
+        path = "/old"
+        redirect = "/new/{query.to}"
+        [[route]]
+        path = "/near.gz"
+        respond = { text = "an archive" }
+        [[route]]
+        path = "/near"
+        access = { allow = ["192.0.2.0/24"] }
+        respond = { text = "kept" }
+        [[route]]
+        path = "/known"
+        forward_auth = { to = "http://127.0.0.1:9/" }
+        respond = { text = "known" }
+        "##
+        .replace('~', &"x".repeat(4000))
+        .as_str(),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (client, now) = (Client::default(), NOW.parse().unwrap());
+    for (line, is_at_once) in [
+        ("GET /long", true),
+        ("HEAD /long", true),
+        ("POST /long", false),
+        ("OPTIONS /long", false),
+        ("GET /missing", false),
+        ("GET /worded?to=x", true),
+        ("GET /old?to=x%20y", true),
+        ("GET /old?to=%0a", true),
+        ("GET /near.gz", false),
+        ("GET /near", false),
+        ("GET /known", false),
+        ("GET /%2e%2e/long", false),
+    ] {
+        let text = format!("{line} HTTP/1.1\r\nHost: a\r\nOrigin: https://b\r\nAccept-Encoding: gzip\r\n\r\n");
+        let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+        let head = RequestHead::parse(text.as_bytes(), span).unwrap();
+        let waited = runtime.block_on(answer(&place.site, &head.request, client, now, Inbound::default()));
+        let at_once = answer_at_once(&place.site, &head.request, client, now);
+        assert_eq!(at_once.is_some(), is_at_once, "{line}");
+        let Some(at_once) = at_once else { continue };
+        assert_eq!(at_once.route, waited.route, "{line}");
+        let [at_once, waited] = [&at_once, &*waited].map(|response| Answer::of(&head, response));
+        assert_eq!((at_once.head, at_once.body), (waited.head, waited.body), "{line}");
     }
 }

@@ -57,7 +57,7 @@ use crate::observe::metrics::{RouteNumber, SiteNumber};
 use crate::placeholders::{Groups, Tables};
 use crate::values::Problems;
 
-pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
+pub(crate) use answer::{Arrival, Client, answer, answer_at_once, early_hints, is_refused_or_redirected, refuse};
 #[cfg(fuzzing)]
 pub(crate) use dictionaries::parse as parse_available_dictionary;
 pub(crate) use headers::is_ours;

@@ -105,15 +105,9 @@ impl<'a> Answering<'a> {
             },
             Action::Forward(_) => self.serve_or_forward(turn).await,
             Action::Deny => plain(Status::FORBIDDEN),
-            Action::Respond(respond) => {
-                match respond.response(&self.asked(path), || self.route.files.root().content_type(path.as_bytes())) {
-                    Ok(response) => Answer { is_final: respond.has_content(), ..response.into() },
-                    Err(Unfit) => plain(Status::BAD_REQUEST),
-                }
-            }
-            Action::Redirect(redirect) => match redirect.response(&self.asked(path)) {
-                Ok(response) => response.into(),
-                Err(Unfit) => plain(Status::BAD_REQUEST),
+            Action::Respond(_) | Action::Redirect(_) => match self.own_response(path) {
+                Some((response, is_final)) => Answer { is_final, ..response.into() },
+                None => plain(Status::BAD_REQUEST),
             },
             Action::Rewrite(rewrite) => match Place::of(&rewrite.to, &self.asked(path)) {
                 Ok(place) => Box::pin(self.go_on(place, rewrite.stays, turn)).await,
@@ -122,6 +116,21 @@ impl<'a> Answering<'a> {
             Action::Try(tries) => Box::pin(self.try_paths(tries, turn)).await,
         };
         Answer { route: answer.route.or(Some(self.route.number)), turns: answer.turns.max(self.turns), ..answer }
+    }
+
+    /// The response of a route that answers by itself, and whether no error page replaces its content. `None`: its route has another action, or the request
+    /// does not fit its placeholders.
+    pub(super) fn own_response(&self, path: &SitePath<'_>) -> Option<(Response, bool)> {
+        let asked = self.asked(path);
+        let response = match &*self.route.action {
+            Action::Respond(respond) => {
+                let media_type = || self.route.files.root().content_type(path.as_bytes());
+                (respond.response(&asked, media_type).ok()?, respond.has_content())
+            }
+            Action::Redirect(redirect) => (redirect.response(&asked).ok()?, false),
+            Action::Files | Action::Forward(_) | Action::Deny | Action::Rewrite(_) | Action::Try(_) => return None,
+        };
+        Some(response)
     }
 
     /// Sends the file of the first path that has one, or goes on with the last resort.
