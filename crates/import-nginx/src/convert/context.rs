@@ -1,6 +1,6 @@
 //! The state of a conversion, and its reports.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use toml::Value;
@@ -67,8 +67,8 @@ pub(super) struct Context {
     pub(super) sign_ins: Vec<String>,
     /// The locations of the current server that `auth_request` asks.
     pub(super) asked: AskedLocations,
-    /// The named locations of the current server.
-    pub(super) named: HashSet<String>,
+    /// The named locations of the current server, and whether they return a response of their own.
+    pub(super) named: HashMap<String, bool>,
     /// The routes that stand for a named location where contents may have another size: its name, the size, and theirs.
     pub(super) sized: Vec<(String, u64, String)>,
     /// The routes of the current site that no location has: parts of locations that need a path of their own.
@@ -103,7 +103,7 @@ impl Context {
             chained: HashSet::new(),
             sign_ins: Vec::new(),
             asked: AskedLocations::default(),
-            named: HashSet::new(),
+            named: HashMap::new(),
             sized: Vec::new(),
             further: Vec::new(),
             number: 0,

@@ -193,3 +193,22 @@ fn the_second_page_of_a_chain_is_named() {
     let (.., named) = converted("", &server.replace("recursive_error_pages on;", ""));
     assert!(named.is_empty(), "{named:#?}");
 }
+
+/// A refused client gets only what a location returns by itself.
+#[test]
+fn a_page_that_an_application_makes_is_named_where_a_guard_refuses() {
+    let pages = "location @made { proxy_pass http://10.0.0.1; } location @said { return 302 /; }";
+    for (block, is_named) in [
+        ("location /a/ { deny all; error_page 403 @made; }", true),
+        ("location /a/ { deny all; error_page 403 = @said; }", false),
+        ("location /a/ { deny all; error_page 404 @made; }", false),
+        ("location /a/ { deny all; error_page 401 @made; }", false),
+        ("location /a/ { auth_basic x; auth_basic_user_file /h; error_page 401 403 @made; }", true),
+        ("location /a/ { auth_basic off; error_page 401 403 @made; }", false),
+        ("error_page 403 @made; location /a/ { deny all; }", true),
+        ("error_page 403 @made; location /a/ { deny all; error_page 403 @said; }", false),
+    ] {
+        let (.., named) = converted("", &format!("{pages} {block}"));
+        assert_eq!(named.iter().any(|line| line.contains("without @made")), is_named, "{block}: {named:#?}");
+    }
+}

@@ -438,8 +438,18 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
         }
         let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
         if let Some(target) = page_elsewhere(context, page, change.first().map(|change| change.as_str()), variables) {
-            let codes = codes.into_iter().filter(|code| has_page(code));
-            codes.for_each(|code| drop(pages.insert(code.to_string(), target.clone())));
+            let codes: Vec<_> = codes.into_iter().filter(|code| has_page(code)).collect();
+            let is_refused = |code: &&&String| withheld::refuses(level, code);
+            if context.named.get(page) == Some(&false)
+                && let Some(code) = codes.iter().find(is_refused)
+            {
+                let remedy = format!(
+                    "clients that a guard refuses get {code} without {page}, which would show them files or an application: have {page} return a \
+                     response, or name a file"
+                );
+                context.report_with(directive, remedy);
+            }
+            codes.into_iter().for_each(|code| drop(pages.insert(code.clone(), target.clone())));
             continue;
         }
         if !page.starts_with('/') || page.contains(['$', '?']) {
@@ -524,7 +534,7 @@ const WITHOUT_PAGE: [u16; 11] = [408, 414, 421, 431, 494, 495, 496, 497, 498, 49
 fn page_elsewhere(context: &mut Context, page: &str, change: Option<&str>, variables: &Variables) -> Option<Value> {
     let status = change.map(|change| &change[1..]);
     let (to, status): (String, Value) = if page.starts_with('@') {
-        if !context.named.contains(page) {
+        if !context.named.contains_key(page) {
             return None;
         }
         let status = match status {

@@ -175,8 +175,9 @@ fn write<'d>(
     // A server that returns has no locations, unless a rewrite leads to them.
     let returns = server.children().iter().any(|inner| inner.name == "return");
     let returns = returns && !guards::leads_past_return(level.own());
-    let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
-    context.named = named.filter(|name| name.starts_with('@')).map(str::to_owned).collect();
+    let named = all.locations.iter().filter(|location| !returns && location.first().starts_with('@'));
+    let answers = |location: &Directive| guards::returns_first(&level.within(location));
+    context.named = named.map(|location| (location.first().to_owned(), answers(location))).collect();
     // Files are looked for behind the conditions of the server.
     let mut settled = rewrite_phase::settled(context, server.children().iter(), &variables);
     if let Some(root) = merged.last("root") {

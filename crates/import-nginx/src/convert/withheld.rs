@@ -77,12 +77,35 @@ pub(super) fn is_withheld(context: &Context, level: &Level<'_>, (page, status): 
     !is_open && guards.iter().any(|guards| may_lack(level, status, guards))
 }
 
+/// Whether a guard of a block, or of one within it that has no pages of its own, refuses clients with a status.
+pub(super) fn refuses(level: &Level<'_>, status: &str) -> bool {
+    let guards = Guards::of(level).all;
+    let has = |names: &[&str]| guards.iter().any(|guard| names.iter().any(|name| guard.starts_with(name)));
+    let is_refused = match status {
+        "401" => has(&["auth_basic", "auth_request"]),
+        "403" => has(&["allow", "deny", "auth_request"]),
+        "429" | "503" => has_limits(level),
+        _ => false,
+    };
+    is_refused || without_pages(level).any(|location| refuses(&level.within(location), status))
+}
+
+fn has_limits(level: &Level<'_>) -> bool {
+    !level.any_of(&["limit_req", "limit_conn"]).is_empty()
+}
+
+/// The locations in a block that have its error pages.
+fn without_pages<'d>(level: &Level<'d>) -> impl Iterator<Item = &'d Directive> {
+    let has_pages = |location: &Directive| location.children().iter().any(|inner| inner.name == "error_page");
+    let own: Vec<_> = level.own().to_vec();
+    own.into_iter().filter(move |inner| inner.name == "location" && !has_pages(inner))
+}
+
 /// Whether a client may get a status in a block before it passed some guards.
 fn may_lack(level: &Level<'_>, status: &str, guards: &Guards) -> bool {
-    let limits = || ["limit_req", "limit_conn"].iter().any(|name| !level.all(name).is_empty());
     let comes_before = match status {
         "400" | "401" | "403" | "413" | "429" => true,
-        "503" => limits(),
+        "503" => has_limits(level),
         _ => false,
     };
     let is_it = |inner: &Directive| inner.name == "return" && inner.first() == status;
@@ -94,9 +117,7 @@ fn may_lack(level: &Level<'_>, status: &str, guards: &Guards) -> bool {
     if fails && (comes_before || !guards.are_passed_by(&passed)) {
         return true;
     }
-    let within = level.own().iter().copied().filter(|inner| inner.name == "location");
-    let has_pages = |location: &Directive| location.children().iter().any(|inner| inner.name == "error_page");
-    within.filter(|location| !has_pages(location)).any(|location| may_lack(&level.within(location), status, guards))
+    without_pages(level).any(|location| may_lack(&level.within(location), status, guards))
 }
 
 /// Whether the location of an error page has error pages of its own.
