@@ -126,7 +126,8 @@ impl Guarded {
         let fields = FieldSection::default();
         let request = Request { method, target, raw_target: path, authority: None, conditions, fields };
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().expect("a date");
-        let client = Client { address: Some([192, 0, 2, 1].into()), ..Client::default() };
+        let address = Some([192, 0, 2, 1].into());
+        let client = Client { address, remote: address, ..Client::default() };
         let response = answer_at_once(&self.site, &request, client, now);
         let Response { status, body, .. } = response
             .unwrap_or_else(|| *self.runtime.block_on(answer(&self.site, &request, client, now, Inbound::default())));

@@ -49,8 +49,8 @@ pub(super) struct Context {
     pub(super) formats: Vec<Directive>,
     /// The variables of `http`.
     pub(super) variables: Variables,
-    /// Whether a server takes the client's address from a proxy.
-    pub(super) has_real_ip: bool,
+    /// Whether a server takes the client's address from the PROXY protocol.
+    pub(super) takes_proxy_protocol: bool,
     /// Whether the current server has TLS.
     pub(super) is_tls: bool,
     /// The site that is being converted.
@@ -95,7 +95,7 @@ impl Context {
             formats: Vec::new(),
             variables: Variables::default(),
             site: None,
-            has_real_ip: false,
+            takes_proxy_protocol: false,
             is_tls: false,
             paths: Vec::new(),
             roots: Vec::new(),

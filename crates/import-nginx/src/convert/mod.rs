@@ -58,7 +58,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         });
     }
     guards::walk(&configuration.directives, &mut |directive| {
-        context.has_real_ip |= real_ip::is_real_ip_directive(&directive.name);
+        context.takes_proxy_protocol |= directive.name == "real_ip_header" && directive.first() == "proxy_protocol";
         if directive.name == "limit_req" {
             context.zones.note_use(directive);
         }

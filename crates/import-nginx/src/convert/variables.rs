@@ -203,8 +203,8 @@ impl Variables {
         if let Some(constant) = constant {
             return Ok(constant);
         }
-        // The address of the proxy, where a header names the client.
-        if name == "realip_remote_addr" && context.has_real_ip {
+        // The PROXY protocol names the client before there is a request.
+        if name == "realip_remote_addr" && context.takes_proxy_protocol {
             return Err(Lost::Unknown(name.to_owned()));
         }
         // Of the client's query.
@@ -230,7 +230,8 @@ fn of_request(name: &str) -> Option<String> {
         "is_args" => "{is_args}",
         "scheme" => "{scheme}",
         "request_method" => "{method}",
-        "remote_addr" | "binary_remote_addr" | "realip_remote_addr" => "{client}",
+        "remote_addr" | "binary_remote_addr" => "{client}",
+        "realip_remote_addr" => "{remote}",
         "server_port" => "{port}",
         "sent_http_content_type" => "{type}",
         "content_type" => "{header.content-type}",

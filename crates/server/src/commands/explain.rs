@@ -53,7 +53,7 @@ pub(super) fn explain(generation: &Generation, listener: &Listener, asked: &Expl
         None if is_plain && !listener.is_tls => listener.own_scheme() == "http",
         _ => is_plain,
     };
-    let client = Client { is_plain: is_plain_behind, address, ..Client::default() };
+    let client = Client { is_plain: is_plain_behind, address, remote: *client, ..Client::default() };
     let place = place(generation, listener, authority, is_plain);
     Ok(place + &named + &way(generation, listener, &request, client))
 }

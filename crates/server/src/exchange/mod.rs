@@ -328,8 +328,9 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The client as the site sees it.
     fn client(&self) -> Client {
-        let Owed { peer, refusal, .. } = self.owed;
-        Client { address: address(peer.address), refusal, arrival: None, is_plain: peer.is_plain() }
+        let Owed { context, peer, refusal, .. } = self.owed;
+        let (address, remote) = (address(peer.address), address(context.remote));
+        Client { address, remote, refusal, arrival: None, is_plain: peer.is_plain() }
     }
 
     /// Whether the response needs no descriptor: a refusal or a redirect, whose error page is left out.

@@ -61,6 +61,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) query: Option<&'a str>,
     /// The client's address; `None` over a Unix socket.
     pub(crate) client: Option<IpAddr>,
+    /// The other end of the connection: the client, or the proxy before it.
+    pub(crate) remote: Option<IpAddr>,
     pub(crate) is_plain: bool,
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) tables: &'a Tables,
@@ -165,10 +167,10 @@ impl Template {
         Some(texts)
     }
 
-    /// Whether its values depend on the client's address, by tables too.
+    /// Whether its values depend on an address, by tables too.
     pub(crate) fn names_client(&self, tables: &Tables) -> bool {
         self.0.iter().any(|piece| match piece {
-            Piece::Value(Source::Client) => true,
+            Piece::Value(Source::Client | Source::Remote) => true,
             Piece::Value(Source::Map(place)) => tables.map_templates(*place).any(|own| own.names_client(tables)),
             Piece::Value(Source::Split(place)) => tables.split_template(*place).names_client(tables),
             Piece::Value(_) | Piece::Text(_) => false,

@@ -20,7 +20,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Names without a parameter.
-const PLAIN: [(&str, Source); 15] = [
+const PLAIN: [(&str, Source); 16] = [
     ("host", Source::Host),
     ("path", Source::Path),
     ("path.decoded", Source::DecodedPath),
@@ -29,6 +29,7 @@ const PLAIN: [(&str, Source); 15] = [
     ("scheme", Source::Scheme),
     ("method", Source::Method),
     ("client", Source::Client),
+    ("remote", Source::Remote),
     ("port", Source::Port),
     ("authority", Source::Authority),
     ("is_args", Source::QueryMark(b'?')),

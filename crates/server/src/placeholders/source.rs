@@ -1,5 +1,6 @@
 //! The values that placeholders name.
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use http::HeaderName;
@@ -27,6 +28,8 @@ pub(super) enum Source {
     Scheme,
     Method,
     Client,
+    /// The other end of the connection.
+    Remote,
     Port,
     /// The time of the request: UTC, RFC 3339 with milliseconds.
     Time,
@@ -64,7 +67,7 @@ impl Source {
             | Self::QueryMark(_)
             | Self::Uri
             | Self::Scheme => true,
-            Self::Client | Self::Port | Self::Time | Self::UnixTime => true,
+            Self::Client | Self::Remote | Self::Port | Self::Time | Self::UnixTime => true,
             // The operator wrote them.
             Self::Map(_) | Self::Split(_) => true,
             Self::Method
@@ -133,9 +136,8 @@ impl Source {
             }
             Self::Scheme => out.extend_from_slice(asked.scheme().as_bytes()),
             Self::Method => out.extend_from_slice(asked.request.method.as_str().as_bytes()),
-            Self::Client => {
-                out.extend(asked.client.iter().flat_map(|address| address.to_canonical().to_string().into_bytes()));
-            }
+            Self::Client => add_address(asked.client, out),
+            Self::Remote => add_address(asked.remote, out),
             Self::Port => {
                 let named = asked.request.authority.and_then(|authority| authority.rsplit_once(':'));
                 let named = named.map(|(_, port)| port).filter(|port| port.parse::<u16>().is_ok());
@@ -202,6 +204,10 @@ pub(crate) fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iter
         let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(own) == name.as_bytes()).then(|| decoded(value))
     })
+}
+
+fn add_address(address: Option<IpAddr>, out: &mut Vec<u8>) {
+    out.extend(address.iter().flat_map(|address| address.to_canonical().to_string().into_bytes()));
 }
 
 /// The value of the first parameter that has this name in any case, as the client wrote it. A name without `=` has none.

@@ -77,6 +77,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
         path: &path,
         query: Some("x=1%262&y&x=3"),
         client: "::ffff:192.0.2.1".parse().ok(),
+        remote: "2001:db8::1".parse().ok(),
         is_plain: false,
         groups: Some(&groups),
         tables: &tables,
@@ -97,6 +98,7 @@ fn each_placeholder_has_its_value() {
     for (text, expected) in [
         ("plain {{x}} {\"a\": 1} {", "plain {x} {\"a\": 1} {"),
         ("{host}|{scheme}|{method}|{client}|{port}", "ada.example|https|GET|192.0.2.1|8443"),
+        ("{remote}", "2001:db8::1"),
         ("{path}|{query}|{uri}", "/a%20b/c/d;e|x=1%262&y&x=3|/a%20b/c//d;e?x=1%262&y&x=3"),
         ("{query.x}|{query.y}|{query.z}", "1&2||"),
         ("{raw_query.X}|{raw_query.y}|{raw_query.z}", "1%262||"),
@@ -238,12 +240,24 @@ fn directories_lie_beneath_their_root() {
             conditions: Conditions::default(),
             fields: FieldSection::from_lines(&lines),
         };
-        let (client, is_plain, groups, upstream) = (None, false, None, None);
+        let (client, remote, is_plain, groups, upstream) = (None, None, false, None, None);
         let (media_type, looked_up, is_led) = (None, None, false);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
-        let asked =
-            Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up, is_led };
+        let asked = Asked {
+            request,
+            path,
+            query,
+            client,
+            remote,
+            is_plain,
+            groups,
+            tables,
+            upstream,
+            media_type,
+            looked_up,
+            is_led,
+        };
         let mut problems = Problems::of_arguments();
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut problems).unwrap();
@@ -293,12 +307,24 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
             conditions: Conditions::default(),
             fields: FieldSection::from_lines(lines),
         };
-        let (client, is_plain, groups, upstream) = (client.parse().ok(), false, None, None);
+        let (client, remote, is_plain, groups, upstream) = (client.parse().ok(), None, false, None, None);
         let (media_type, looked_up, is_led) = (None, None, false);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
-        let asked =
-            Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up, is_led };
+        let asked = Asked {
+            request,
+            path,
+            query,
+            client,
+            remote,
+            is_plain,
+            groups,
+            tables,
+            upstream,
+            media_type,
+            looked_up,
+            is_led,
+        };
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();
         String::from_utf8(template.render(&asked, Form::Plain).unwrap().into_owned()).unwrap()

@@ -63,6 +63,8 @@ use crate::upstream::Inbound;
 pub(crate) struct Client {
     /// The client's address; `None` over a Unix socket.
     pub(crate) address: Option<IpAddr>,
+    /// The other end of the connection: the client, or the proxy before it. `None` over a Unix socket.
+    pub(crate) remote: Option<IpAddr>,
     /// The limit that the client exceeds.
     pub(crate) refusal: Option<Refusal>,
     /// How the request came, if the cache of responses may answer it at once: it has no content, and asks for no other protocol.

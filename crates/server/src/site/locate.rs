@@ -183,6 +183,7 @@ impl Site {
             path,
             query,
             client: client.address,
+            remote: client.remote,
             is_plain: client.is_plain,
             groups: None,
             tables: &self.tables,

@@ -276,6 +276,7 @@ impl Rule {
             path,
             query,
             client: inbound.client,
+            remote: inbound.remote,
             is_plain: inbound.scheme == "http",
             groups: Some(&self.groups),
             tables: &self.tables,

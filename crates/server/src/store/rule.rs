@@ -318,6 +318,7 @@ impl CacheRule {
             path: &path,
             query: target.query,
             client: None,
+            remote: None,
             is_plain: scheme == "http",
             groups: None,
             tables: &self.tables,

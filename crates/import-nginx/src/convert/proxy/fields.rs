@@ -11,7 +11,7 @@ use crate::toml_text::inline_table;
 
 /// Fields that Sealion makes for each request, and the values that say the same.
 const MADE_HERE: [(&str, &[&str]); 6] = [
-    ("x-real-ip", &["$remote_addr", "$realip_remote_addr", "$http_x_real_ip"]),
+    ("x-real-ip", &["$remote_addr", "$http_x_real_ip"]),
     ("x-forwarded-for", &["$proxy_add_x_forwarded_for", "$remote_addr", "$http_x_forwarded_for"]),
     ("x-forwarded-proto", &["$scheme", "https", "$http_x_forwarded_proto"]),
     ("x-forwarded-host", &["$host", "$http_host", "$host:$server_port", "$http_x_forwarded_host"]),

@@ -11,7 +11,6 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("gitea-uri", "a slash that the client encoded reaches the server decoded, which is named"),
     ("hsts-without-tls", "by design: HSTS is not sent without TLS, which is named"),
     ("jenkins", "the server gets one slash where nginx sends the two that the rewrite makes"),
-    ("proxy-address-guard", "the address of a proxy has no placeholder: the guard is named as lost"),
     ("realm-by-network", "a realm by a table is closed, which is named"),
     ("rewrites-one-after-another", "rewrites without a flag are not followed by the next one, which is named"),
 ];
