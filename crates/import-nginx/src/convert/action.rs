@@ -9,7 +9,7 @@ use super::level::Level;
 use super::path::Path;
 use super::proxy::{self, NotPassed, Place, without_query};
 use super::variables::Variables;
-use super::{route, settings, slashes};
+use super::{route, settings};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -127,7 +127,7 @@ pub(super) fn returns(
         (444, _) => table.set("respond", "close"),
         // Routes within inherit `deny`, and rewrites before a `return` lead away from it.
         (403, None) if !place.level.sets(&["if", "rewrite", "location"]) => table.set("deny", true),
-        (301 | 302 | 303 | 307 | 308, Some(to)) => redirects(context, table, place, (to, status))?,
+        (301 | 302 | 303 | 307 | 308, Some(to)) => redirect(context, table, place.variables, to, status)?,
         // nginx has no page for it.
         (402..=599, None) if WITHOUT_PAGE.contains(&status) && !has_error_page(place.level, status) => {
             table.set("respond", inline_table([("status", i64::from(status).into()), ("text", "".into())]));
@@ -167,26 +167,6 @@ const WITHOUT_PAGE: [u16; 10] = [407, 417, 418, 422, 423, 424, 425, 426, 428, 45
 fn has_error_page(level: &Level<'_>, status: u16) -> bool {
     let status = status.to_string();
     level.all("error_page").iter().any(|page| page.arguments.contains(&status))
-}
-
-/// Writes the redirect of a `return`, with a route within for each form that its groups may have.
-fn redirects(
-    context: &mut Context,
-    table: &mut Table,
-    place: Place<'_, '_>,
-    (to, status): (&str, u16),
-) -> Result<(), NotPassed> {
-    if let Path::Expression { text, ignores_case } = place.path {
-        let forms = slashes::apart(text, to).into_iter().filter(|(own, _)| own != text);
-        for (text, to) in forms {
-            let mut inner = Table::default();
-            let path = Path::Expression { text, ignores_case: *ignores_case };
-            path.key().into_iter().for_each(|key| inner.set("path", key));
-            redirect(context, &mut inner, place.variables, &to, status)?;
-            table.push("route", inner);
-        }
-    }
-    redirect(context, table, place.variables, to, status)
 }
 
 /// Writes a redirect, whose query the target decides.

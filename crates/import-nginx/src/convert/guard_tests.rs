@@ -146,19 +146,6 @@ fn a_condition_of_a_certificate_closes_its_part() {
 }
 
 #[test]
-fn a_slash_behind_a_host_is_text() {
-    let all = routes(
-        "",
-        "rewrite ^/blog(/.*)?$ https://b.example$1 permanent; location ~ ^/shop(/.*)?$ { return 301 https://s.example$1; }",
-    );
-    is(&all[0], "path = '~ ^/blog/(.*)$'\nredirect = { to = 'https://b.example/{1}', status = 301 }");
-    is(&all[1], "path = '~ ^/blog()$'\nredirect = { to = 'https://b.example', status = 301 }");
-    let shop = &all[2]["route"][0]["route"];
-    is(&shop[0], "path = '~ ^/shop/(.*)$'\nredirect = { to = 'https://s.example/{1}', status = 301, query = 'drop' }");
-    is(&shop[1], "path = '~ ^/shop()$'\nredirect = { to = 'https://s.example', status = 301, query = 'drop' }");
-}
-
-#[test]
 fn variables_that_the_server_makes_are_named_where_they_differ() {
     let lost = |param: &str| {
         let server =

@@ -25,7 +25,6 @@ mod rewrite_phase;
 mod route;
 mod settings;
 mod site;
-mod slashes;
 mod tables;
 mod tls;
 mod values;

@@ -9,7 +9,7 @@ use super::path::Path;
 use super::proxy::{self, NotPassed, Place};
 use super::route::{Block, act, place};
 use super::variables::Variables;
-use super::{action, limits, pcre, settings, slashes, values};
+use super::{action, limits, pcre, settings, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -180,6 +180,9 @@ struct Rewrite {
     is_only: bool,
 }
 
+/// Expressions whose first group is the whole path.
+const WHOLE_PATH: [&str; 6] = ["(.*)", "^(.*)", "^(.*)$", "^(.+)$", "^(/.*)$", "^(/.*)"];
+
 /// `rewrite`
 fn of_rewrite(
     context: &mut Context,
@@ -187,28 +190,6 @@ fn of_rewrite(
     block: &Block<'_, '_>,
     variables: &Variables,
     (directive, rewrite, behind): (&Directive, Rewrite, &mut Option<String>),
-) {
-    let is_whole = WHOLE_PATH.contains(&directive.first());
-    let forms = if is_whole { Vec::new() } else { slashes::of_rewrite(directive) };
-    if forms.is_empty() {
-        return of_form(context, table, block, variables, (directive, &rewrite, behind));
-    }
-    let rewrite = Rewrite { is_only: false, ..rewrite };
-    for form in &forms {
-        of_form(context, table, block, variables, (form, &rewrite, behind));
-    }
-}
-
-/// Expressions whose first group is the whole path.
-const WHOLE_PATH: [&str; 6] = ["(.*)", "^(.*)", "^(.*)$", "^(.+)$", "^(/.*)$", "^(/.*)"];
-
-/// A rewrite with one of its forms.
-fn of_form(
-    context: &mut Context,
-    table: &mut Table,
-    block: &Block<'_, '_>,
-    variables: &Variables,
-    (directive, rewrite, behind): (&Directive, &Rewrite, &mut Option<String>),
 ) {
     let (expression, to, flag) = match directive.arguments.as_slice() {
         [expression, to] => (expression, to, ""),
@@ -242,7 +223,7 @@ fn of_form(
     if !in_place {
         route.set("path", path.key().filter(|_| !is_everything).unwrap_or_else(|| "~ ^/".to_owned()));
     }
-    if let Some(condition) = rewrite.condition.clone() {
+    if let Some(condition) = rewrite.condition {
         route.set("match", condition.into_table());
     }
     if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, rewrite.has_pass, behind)) {

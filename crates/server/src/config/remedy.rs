@@ -46,6 +46,9 @@ pub(super) fn explain_syntax(message: &str) -> String {
         _ if message.starts_with("invalid basic string") || message.starts_with("invalid literal string") => {
             return format!("{message}: close the text with quotes on the same line");
         }
+        _ if message.starts_with("missing escaped value") => {
+            "a backslash in double quotes begins an escape: write the text in single quotes, for instance '~ \\.php$'"
+        }
         _ if message.starts_with("key with no value") => return format!("{message}: write KEY = VALUE"),
         _ if message.starts_with("unclosed") => return format!("{message}: add it"),
         _ => return message.to_owned(),
@@ -147,6 +150,11 @@ fn unknown_key(message: &str, name: &str, key: &str) -> String {
     if let Some(remedy) = field_outside_set(message, name, key) {
         return remedy;
     }
+    if let Some((_, own)) = OF_NGINX.iter().find(|(other, _)| *other == name) {
+        return format!(
+            "unknown field `{name}`, which is nginx' name: write {own}, or convert the file by sealion import-nginx"
+        );
+    }
     let tables = reference::tables();
     if tables.iter().any(|table| table.name == format!("[{name}]")) {
         return format!("unknown field `{name}`: it is a table of its own: write [{name}]");
@@ -167,6 +175,24 @@ fn unknown_key(message: &str, name: &str, key: &str) -> String {
         _ => format!("unknown field `{name}`: it belongs in {}: move it there", elsewhere.join(" or ")),
     }
 }
+
+/// Directives of nginx, and what stands for them.
+const OF_NGINX: [(&str, &str); 14] = [
+    ("add_header", "headers = { set = { … } }"),
+    ("auth_basic", "basic_auth"),
+    ("auth_request", "forward_auth"),
+    ("autoindex", "listing"),
+    ("client_max_body_size", "max_body of proxy"),
+    ("error_page", "error_pages"),
+    ("expires", "cache_control"),
+    ("fastcgi_pass", "fastcgi = { to = … }"),
+    ("location", "[[site.route]] with a path"),
+    ("proxy_pass", "proxy = { to = … }"),
+    ("return", "respond or redirect"),
+    ("server_name", "names"),
+    ("ssl_certificate", "certificates"),
+    ("try_files", "try"),
+];
 
 /// The message for a field of responses beside the table `set`, in which it belongs.
 fn field_outside_set(message: &str, name: &str, key: &str) -> Option<String> {
@@ -329,6 +355,14 @@ mod tests {
                 "x.toml:2: site.root: invalid basic string, expected `\"`: close the text",
             ),
             ("[[site]]\nroot: 'www'\n", "key with no value, expected `=`: write KEY = VALUE"),
+            (
+                "[[site]]\n[[site.route]]\npath = \"~ \\.php$\"\n",
+                "x.toml:3: site.route.path: a backslash in double quotes begins an escape: write the text in single quotes",
+            ),
+            (
+                "[[site]]\n[[site.location]]\npath = '/'\n",
+                "unknown field `location`, which is nginx' name: write [[site.route]] with a path",
+            ),
             ("[[site]\nroot = 'www'\n", "x.toml:1: unclosed array table, expected `]`: add it"),
         ] {
             let found = problems(text);

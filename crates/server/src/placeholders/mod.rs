@@ -109,6 +109,12 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// The same as one text.
+    fn uri(&self) -> impl Iterator<Item = u8> {
+        let (path, query) = self.target();
+        path.bytes().chain(query.into_iter().flat_map(|query| "?".bytes().chain(query.bytes())))
+    }
+
     /// The path and query as the client wrote them.
     fn target(&self) -> (&'a str, Option<&'a str>) {
         match self.request.target {
@@ -205,7 +211,7 @@ impl Template {
         }
         let mut rendered = Vec::new();
         let mut value = Vec::new();
-        for piece in &self.0 {
+        for (n, piece) in self.0.iter().enumerate() {
             match piece {
                 Piece::Text(text) => rendered.extend_from_slice(text.as_bytes()),
                 Piece::Value(source) => {
@@ -217,7 +223,9 @@ impl Template {
                     {
                         return Err(Unfit);
                     }
-                    append(&mut rendered, &value, (source, is_url), form)?;
+                    let ends_host =
+                        form == Form::Url && ends_host(self.0.get(n + 1)) && !source.is_constant(asked.tables);
+                    append(&mut rendered, &value, (source, is_url, ends_host), form)?;
                 }
             }
         }
@@ -281,22 +289,35 @@ impl Template {
     }
 }
 
-/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands.
-fn append(before: &mut Vec<u8>, value: &[u8], (source, is_url): (&Source, bool), form: Form) -> Result<(), Unfit> {
+/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands. `ends_host`: whether it could be the end of a host, and a
+/// client chooses it.
+fn append(
+    before: &mut Vec<u8>,
+    value: &[u8],
+    (source, is_url, ends_host): (&Source, bool, bool),
+    form: Form,
+) -> Result<(), Unfit> {
+    if form == Form::Url && in_authority(before) {
+        let is_behind_host = before.last().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b']');
+        match value.first() {
+            // `https://example.org{1}`: the value ends the host, or there is none. Another one would be part of the host.
+            None if is_behind_host && ends_host => return Ok(()),
+            Some(b'/') if is_behind_host && ends_host => {}
+            Some(b'?') if is_behind_host && matches!(source, Source::QueryMark(_)) => {}
+            _ if is_behind_host && ends_host => return Err(Unfit),
+            _ => {
+                let is_host =
+                    |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+                if value.is_empty() || !value.iter().all(is_host) {
+                    return Err(Unfit);
+                }
+                before.extend_from_slice(value);
+                return Ok(());
+            }
+        }
+    }
     match form {
         Form::Plain => before.extend_from_slice(value),
-        // `https://{host}{uri}`: the value ends the host.
-        Form::Url if in_authority(before) && source.is_whole_path() && !before.ends_with(b"/") => {
-            before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes));
-        }
-        Form::Url if in_authority(before) => {
-            let is_host =
-                |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
-            if value.is_empty() || !value.iter().all(is_host) {
-                return Err(Unfit);
-            }
-            before.extend_from_slice(value);
-        }
         // A parameter has both, and no path.
         Form::Url if matches!(source, Source::RawParameter(_)) => {
             before.extend(percent_encode(value, OUTSIDE_PATH).flat_map(str::bytes));
@@ -306,6 +327,14 @@ fn append(before: &mut Vec<u8>, value: &[u8], (source, is_url): (&Source, bool),
         Form::Query => before.extend(percent_encode(value, OUTSIDE_PARAMETER).flat_map(str::bytes)),
     }
     Ok(())
+}
+
+/// Whether a URL has no more of its host in the piece behind a value.
+fn ends_host(next: Option<&Piece>) -> bool {
+    match next {
+        Some(Piece::Text(text)) => text.starts_with(['/', '?', '#']),
+        Some(Piece::Value(_)) | None => true,
+    }
 }
 
 /// Whether the text behind `before` is part of the host of a URL.

@@ -20,12 +20,13 @@ pub(crate) struct Known<'a> {
 }
 
 /// Names without a parameter.
-const PLAIN: [(&str, Source); 16] = [
+const PLAIN: [(&str, Source); 17] = [
     ("host", Source::Host),
     ("path", Source::Path),
     ("path.decoded", Source::DecodedPath),
     ("query", Source::Query),
     ("uri", Source::Uri),
+    ("uri.encoded", Source::EncodedUri),
     ("scheme", Source::Scheme),
     ("method", Source::Method),
     ("client", Source::Client),
@@ -37,6 +38,23 @@ const PLAIN: [(&str, Source); 16] = [
     ("type", Source::MediaType),
     ("time", Source::Time),
     ("time.unix", Source::UnixTime),
+];
+
+/// Names of other servers, and what they are called here.
+const OF_OTHERS: [(&str, &str); 13] = [
+    ("args", "query"),
+    ("client_ip", "client"),
+    ("document_uri", "path"),
+    ("http_host", "authority"),
+    ("query_string", "query"),
+    ("raw_query", "query"),
+    ("remote_addr", "client"),
+    ("remote_host", "client"),
+    ("request_method", "method"),
+    ("request_uri", "uri"),
+    ("server_name", "host"),
+    ("server_port", "port"),
+    ("uri.decoded", "path.decoded"),
 ];
 
 /// Names with a parameter.
@@ -154,6 +172,22 @@ impl Known<'_> {
 
     /// Says that a name is unknown, and which one resembles it.
     fn unknown(&self, name: &str) -> String {
+        match name.split_once('.') {
+            Some((family, "")) if WITH_PARAMETER.contains(&family) => {
+                return format!("{{{name}}} has no name behind the dot: write {{{family}.NAME}}");
+            }
+            Some((table @ ("map" | "split"), _)) => {
+                let own = self.tables.names().filter(|own| own.starts_with(table));
+                let own: Vec<_> = own.map(|own| format!("{{{own}}}")).collect();
+                let all =
+                    if own.is_empty() { "there is none".to_owned() } else { format!("there is {}", own.join(", ")) };
+                return format!("{{{name}}} names no [[{table}]]: {all}");
+            }
+            _ => {}
+        }
+        if let Some((_, own)) = OF_OTHERS.iter().find(|(other, _)| *other == name) {
+            return format!("{{{name}}} is not a placeholder: write {{{own}}}");
+        }
         let plain = PLAIN.iter().map(|(own, _)| (*own).to_owned());
         let parameter = name.rsplit_once('.').map_or("NAME", |(_, parameter)| parameter);
         let known = WITH_PARAMETER.iter().filter(|family| !matches!(**family, "map" | "split"));

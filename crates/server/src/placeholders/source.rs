@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use http::HeaderName;
-use percent_encoding::{percent_decode, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 use sealion_http::cookie;
 use sealion_http::path::OUTSIDE_PCHAR;
 
@@ -25,6 +25,8 @@ pub(super) enum Source {
     QueryMark(u8),
     /// Path and query as the client wrote them.
     Uri,
+    /// The same, encoded as one value of a query.
+    EncodedUri,
     Scheme,
     Method,
     Client,
@@ -66,6 +68,7 @@ impl Source {
             | Self::RawParameter(_)
             | Self::QueryMark(_)
             | Self::Uri
+            | Self::EncodedUri
             | Self::Scheme => true,
             Self::Client | Self::Remote | Self::Port | Self::Time | Self::UnixTime => true,
             // The operator wrote them.
@@ -82,16 +85,11 @@ impl Source {
         }
     }
 
-    /// Whether its values begin with a slash.
-    pub(super) fn is_whole_path(&self) -> bool {
-        matches!(self, Self::Path | Self::Uri)
-    }
-
     /// Whether a URL may begin with its values: no client names a host by them.
     pub(super) fn may_begin_url(&self, tables: &Tables) -> bool {
         match self {
             Self::Map(place) => tables.map_begins_urls(*place),
-            _ => self.is_whole_path() || matches!(self, Self::Scheme | Self::Split(_)),
+            _ => matches!(self, Self::Path | Self::Uri | Self::Scheme | Self::Split(_)),
         }
     }
 
@@ -126,13 +124,10 @@ impl Source {
                 out.extend_from_slice(format!("{}.{:03}", since.as_secs(), since.subsec_millis()).as_bytes());
             }
             Self::Query => out.extend_from_slice(asked.query.unwrap_or_default().as_bytes()),
-            Self::Uri => {
-                let (path, query) = asked.target();
-                out.extend_from_slice(path.as_bytes());
-                if let Some(query) = query {
-                    out.push(b'?');
-                    out.extend_from_slice(query.as_bytes());
-                }
+            Self::Uri => out.extend(asked.uri()),
+            Self::EncodedUri => {
+                let uri: Vec<u8> = asked.uri().collect();
+                out.extend(percent_encode(&uri, RESERVED).flat_map(str::bytes));
             }
             Self::Scheme => out.extend_from_slice(asked.scheme().as_bytes()),
             Self::Method => out.extend_from_slice(asked.request.method.as_str().as_bytes()),
@@ -205,6 +200,9 @@ pub(crate) fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iter
         (decoded(own) == name.as_bytes()).then(|| decoded(value))
     })
 }
+
+/// All but the unreserved characters of URLs (RFC 3986 §2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 fn add_address(address: Option<IpAddr>, out: &mut Vec<u8>) {
     out.extend(address.iter().flat_map(|address| address.to_canonical().to_string().into_bytes()));

@@ -43,6 +43,11 @@ name = "id"
 from = "x"
 default = "{header.x-id}"
 
+[[map]]
+name = "suffix"
+from = "x"
+default = ".org"
+
 [[split]]
 name = "canary"
 from = "{client}"
@@ -98,7 +103,7 @@ fn each_placeholder_has_its_value() {
     for (text, expected) in [
         ("plain {{x}} {\"a\": 1} {", "plain {x} {\"a\": 1} {"),
         ("{host}|{scheme}|{method}|{client}|{port}", "ada.example|https|GET|192.0.2.1|8443"),
-        ("{remote}", "2001:db8::1"),
+        ("{remote}|{uri.encoded}", "2001:db8::1|%2Fa%2520b%2Fc%2F%2Fd%3Be%3Fx%3D1%25262%26y%26x%3D3"),
         ("{path}|{query}|{uri}", "/a%20b/c/d;e|x=1%262&y&x=3|/a%20b/c//d;e?x=1%262&y&x=3"),
         ("{query.x}|{query.y}|{query.z}", "1&2||"),
         ("{raw_query.X}|{raw_query.y}|{raw_query.z}", "1%262||"),
@@ -116,7 +121,7 @@ fn each_placeholder_has_its_value() {
 
 #[test]
 fn urls_have_values_encoded_and_no_host_of_the_client() {
-    let lines = b"X-Id: a/b?c&d\xe9\r\nX-Tenant: away\r\nX-Host: evil.example/\r\nX-Slash: //evil.example\r\nX-Url: https://evil.example/\r\n";
+    let lines = b"X-Id: a/b?c&d\xe9\r\nX-Tenant: away\r\nX-Host: evil.example/\r\nX-Slash: //evil.example\r\nX-Dot: .evil\r\nX-Url: https://evil.example/\r\n";
     for (text, expected) in [
         ("/new/{1}/{2}", Ok("/new/a%20b/c/d;e")),
         ("/new?id={header.x-id}&p={query.x}", Ok("/new?id=a/b%3Fc%26d%E9&p=1%262")),
@@ -127,6 +132,18 @@ fn urls_have_values_encoded_and_no_host_of_the_client() {
         ("/new/{map.id}", Ok("/new/a/b%3Fc&d%E9")),
         ("https://{host}{uri}", Ok("https://ada.example/a%20b/c//d;e?x=1%262&y&x=3")),
         ("https://{user}.example.org/", Ok("https://ada.example.org/")),
+        // A value right behind a host ends it.
+        ("https://a.example{path}", Ok("https://a.example/a%20b/c/d;e")),
+        ("https://a.example{header.x-slash}", Ok("https://a.example//evil.example")),
+        ("https://a.example{is_args}{query}", Ok("https://a.example?x=1%262&y&x=3")),
+        ("https://a.example{header.x-none}/b", Ok("https://a.example/b")),
+        ("https://a.example{map.suffix}/b", Ok("https://a.example.org/b")),
+        ("https://a.example{2}", Err(Unfit)),
+        ("https://a.example{query.x}", Err(Unfit)),
+        ("https://a.example{header.x-host}", Err(Unfit)),
+        ("https://a.example{header.x-dot}", Err(Unfit)),
+        ("https://a{header.x-dot}.example", Ok("https://a.evil.example")),
+        ("https://a{header.x-slash}.example", Err(Unfit)),
         ("https://{header.x-host}x", Err(Unfit)),
         ("https://{header.x-none}/", Err(Unfit)),
         ("https://{uri}", Err(Unfit)),
@@ -158,8 +175,10 @@ fn unknown_names_are_refused_with_the_nearest() {
     let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), ..Groups::default() };
     for (text, words) in [
         ("{hots}", "f:1: key: {hots} is not a placeholder: the nearest is {host}"),
-        ("{map.tenants}", "the nearest is {map.tenant}"),
+        ("{map.tenants}", "{map.tenants} names no [[map]]: there is {map.tenant}"),
         ("{yaer}", "the nearest is {year}"),
+        ("{remote_addr}", "is not a placeholder: write {client}"),
+        ("{cookie.}", "has no name behind the dot: write {cookie.NAME}"),
         ("{headers.x}", "the nearest is {header.x}"),
         ("{2}", "names group 2, which the route's expression does not have"),
         ("{host", "has { without }"),
@@ -177,7 +196,7 @@ fn unknown_names_are_refused_with_the_nearest() {
 fn tables_are_checked() {
     for (text, words) in [
         ("[[map]]\nname = 'a b'\nfrom = 'x'", "f:2: map.name: write letters"),
-        ("[[map]]\nname = 'a'\nfrom = '{map.a}'", "f:3: map.from: {map.a} is not a placeholder"),
+        ("[[map]]\nname = 'a'\nfrom = '{map.a}'", "f:3: map.from: {map.a} names no [[map]]: there is none"),
         ("[[map]]\nname = 'a'\nfrom = 'x'\nentries = { '~ (' = 'b' }", "f:4: map.entries: \"~ (\" is not a regular"),
         ("[[map]]\nname = 'a'\nfrom = 'x'\n[[map]]\nname = 'a'\nfrom = 'x'", "f:5: map.name: a is there twice"),
         ("[[split]]\nname = 'a'\nfrom = '{client}'\nshares = { x = '5%' }", "split.shares: do not make up the whole"),

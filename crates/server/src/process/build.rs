@@ -92,6 +92,9 @@ pub(crate) fn build(
             // A redirect must not lead to a handshake that is refused.
             let has_https = !*site.reject_handshake && own().any(|listen| *listen.tls);
             built.https = has_https.then(|| listen::https_port(own()));
+            if built.https == Some(443) {
+                site.refuse_redirects_to_itself(&mut problems);
+            }
             sites.push((site, built));
         }
     }

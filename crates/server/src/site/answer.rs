@@ -628,7 +628,7 @@ impl<'a> Answering<'a> {
         let rule = match self.rule(path) {
             None => return self.serve(path, asked, user).await,
             Some(Ok(rule)) => rule,
-            Some(Err(status)) => return Response::plain(status).into(),
+            Some(Err(missing)) => return missing.response().into(),
         };
         if let Some(refusal) = rule.refusal(self.request) {
             return refusal.into();

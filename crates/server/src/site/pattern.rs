@@ -62,6 +62,9 @@ pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: 
             let example = if is_clear { &*corrected } else { "^/in/" };
             format!("never matches, because a path begins with a slash: write for instance {example}")
         }
+        Err(error) if error.contains("look-around") => {
+            format!("is not a regular expression: {error}: write ~~ before an expression with look-around")
+        }
         Err(error) => format!("is not a regular expression: {error}"),
     };
     problems.add(span, key, what);

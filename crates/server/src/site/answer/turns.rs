@@ -16,7 +16,7 @@ use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
 use crate::site::proxy;
-use crate::site::route::{Action, Disk, FileLocation, Last, Route, Try};
+use crate::site::route::{Action, Disk, FileLocation, Last, NoServer, Route, Try};
 use crate::upstream::Inbound;
 
 /// Times that a request goes on with another path or route, as in nginx.
@@ -84,8 +84,8 @@ impl<'a> Answering<'a> {
         Asked { groups: Some(&self.route.groups), ..self.site.asked(self.request, path, self.query(), self.client) }
     }
 
-    /// The rule that forwards a request for a path. `None`: none does. An error is the status of a request that names no server.
-    pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<Result<&'a proxy::Rule, Status>> {
+    /// The rule that forwards a request for a path. `None`: none does. An error: the request names no server.
+    pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<Result<&'a proxy::Rule, NoServer>> {
         match &*self.route.action {
             Action::Forward(forward) => Some(forward.choose(&self.asked(path))),
             _ => None,

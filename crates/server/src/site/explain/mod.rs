@@ -162,7 +162,7 @@ impl<'a> Way<'a> {
                     let intercepts = if rule.intercept_errors { ", whose errors get the error pages" } else { "" };
                     Next::Answer(Ending::upstream(format_args!("{name}{intercepts}")))
                 }
-                Err(status) => Next::Answer(Ending::status(status.code(), "its values name no server")),
+                Err(missing) => Next::Answer(Ending::status(missing.status().code(), "its values name no server")),
             },
             Action::Respond(respond) if respond.is_withheld() => Next::Answer(Ending::nothing()),
             Action::Respond(respond) => {

@@ -463,6 +463,7 @@ impl Tree<'_> {
             named: self.named,
             has_guards: with_root().any(Route::has_guards),
             guards_differ: all.iter().any(|route| route.guards != root.guards),
+            root_guards: root.guards,
             has_conditions: all.iter().any(|route| route.conditions.is_some()),
             has_limits: all.iter().any(|route| address(route.limits.as_ref()) != address(root.limits.as_ref())),
             may_forward: with_root().any(|route| route.rule().is_some()),

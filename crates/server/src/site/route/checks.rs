@@ -5,7 +5,7 @@ use super::build::KEY;
 use super::config::{RouteConfig, SiteConfig};
 use super::{Route, Routes};
 use crate::site::locate::path_of;
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, Short};
 
 impl SiteConfig {
     /// Warnings about settings of routes that hold for more than their route.
@@ -21,6 +21,29 @@ impl SiteConfig {
             )
         };
         self.all_routes().filter(differs).map(note).collect()
+    }
+
+    /// Refuses redirects to the address that was asked for, where clients come by TLS and to the default port.
+    pub(crate) fn refuse_redirects_to_itself(&self, problems: &mut Problems) {
+        let own = self.root_route();
+        let routes = self.route.iter().filter(|route| route.conditions.is_none()).map(|route| (route, KEY));
+        for (route, key) in routes.chain([(&own, "site")]) {
+            let Some(redirect) = &route.redirect else { continue };
+            let same = [
+                "https://{host}{uri}",
+                "https://{authority}{uri}",
+                "{scheme}://{host}{uri}",
+                "{scheme}://{authority}{uri}",
+            ];
+            let to = match &redirect.value {
+                Short::Short(to) => to,
+                Short::Table(table) => &table.to,
+            };
+            if same.contains(&to.reveal()) {
+                let what = "is a redirect loop for clients with TLS: name another host, add match = { scheme = \"http\" }, or set https_only = true in place of it";
+                problems.add(&redirect.span, &format!("{key}.redirect"), what);
+            }
+        }
     }
 
     /// Refuses settings without effect in a site without further routes.
@@ -185,6 +208,23 @@ mod tests {
                 notes.iter().all(|note| note.starts_with("default: hsts of route /a/: browsers keep it")),
                 "{notes:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_redirect_to_the_address_that_was_asked_for_is_refused() {
+        const REFUSED: &str = "is a redirect loop for clients with TLS";
+        for (keys, is_refused) in [
+            ("redirect = 'https://{host}{uri}'", true),
+            ("[[site.route]]\npath = '/'\nredirect = { to = '{scheme}://{host}{uri}', status = 302 }", true),
+            ("[[site.route]]\npath = '/'\nmatch = { scheme = 'http' }\nredirect = 'https://{host}{uri}'", false),
+            ("redirect = 'https://www.{host}{uri}'", false),
+            ("redirect = '{uri}'", false),
+        ] {
+            let text = format!("[[site]]\nroot = '/'\n{keys}");
+            let (config, mut problems) = Config::parse(Path::new("x.toml"), &text).unwrap();
+            config.site[0].refuse_redirects_to_itself(&mut problems);
+            assert_eq!(problems.to_string().contains(REFUSED), is_refused, "{keys}: {problems}");
         }
     }
 }

@@ -177,7 +177,7 @@ configs! {
         /// Answers with a status, `respond = 204`, or with a content. `respond = "close"`: the connection, or the stream of HTTP/2 and HTTP/3, ends without a
         /// response.
         respond: Option<At<RespondConfig>>,
-        /// Redirects to a path or a URL with placeholders: `redirect = "https://{host}{uri}"`.
+        /// Redirects to a path or a URL with placeholders: `redirect = "https://www.{host}{uri}"`.
         redirect: Option<At<RedirectConfig>>,
         /// Answers under another path: `rewrite = "/new/{1}"`.
         rewrite: Option<At<RewriteConfig>>,

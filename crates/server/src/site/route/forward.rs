@@ -1,10 +1,12 @@
 //! The action `proxy`: to servers that the configuration names, or to servers that a value of the request chooses among these.
 
 use std::collections::HashMap;
+use std::io;
 
 use sealion_http::Status;
 
 use crate::placeholders::{Asked, Form, Known, Template};
+use crate::response::Response;
 use crate::site::proxy::{ProxyConfig, Rule, RuleContext};
 use crate::values::{At, Problems, SecretUrl};
 
@@ -51,6 +53,8 @@ impl Forward {
                     by_target.insert(text.into(), rule);
                 }
             }
+            // A URL that is not known at start names no [[upstream]].
+            None if to.reveal().contains("://") => {}
             None => {
                 for name in context.upstreams.names(config.fastcgi.is_some()) {
                     // An upstream that the rule does not fit is no target.
@@ -93,14 +97,45 @@ impl Forward {
     /// The rule for a request.
     ///
     /// # Errors
-    /// The status of a request whose values name no server.
-    pub(in crate::site) fn choose(&self, asked: &Asked<'_>) -> Result<&Rule, Status> {
+    /// The request's values name no server.
+    pub(in crate::site) fn choose(&self, asked: &Asked<'_>) -> Result<&Rule, NoServer> {
         let (to, by_target) = match self {
             Forward::Fixed(rule) => return Ok(rule),
             Forward::Chosen { to, by_target, .. } => (to, by_target),
         };
-        let target = to.render(asked, Form::Plain).map_err(|_| Status::BAD_REQUEST)?;
-        let target = std::str::from_utf8(&target).map_err(|_| Status::BAD_REQUEST)?;
-        by_target.get(target).ok_or(Status::BAD_GATEWAY)
+        let target = to.render(asked, Form::Plain).map_err(|_| NoServer::Unfit)?;
+        let target = std::str::from_utf8(&target).map_err(|_| NoServer::Unfit)?;
+        by_target.get(target).ok_or_else(|| NoServer::Unknown(target.to_owned()))
+    }
+}
+
+/// Why a request has no server.
+#[derive(Debug)]
+pub(in crate::site) enum NoServer {
+    /// A value cannot stand in `to`.
+    Unfit,
+    /// The text of `to` is no server of the configuration.
+    Unknown(String),
+}
+
+impl NoServer {
+    pub(in crate::site) fn status(&self) -> Status {
+        match self {
+            Self::Unfit => Status::BAD_REQUEST,
+            Self::Unknown(_) => Status::BAD_GATEWAY,
+        }
+    }
+
+    pub(in crate::site) fn response(self) -> Response {
+        let response = Response::plain(self.status());
+        match self {
+            Self::Unfit => response,
+            Self::Unknown(target) => {
+                let what = format!(
+                    "the request leads to {target:?}, which is no server of the configuration: add an [[upstream]] of this name"
+                );
+                response.because(Some(io::Error::other(what)))
+            }
+        }
     }
 }

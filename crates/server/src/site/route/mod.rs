@@ -22,6 +22,7 @@ mod expressions;
 mod forward;
 mod path;
 mod texts;
+mod unclear;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ pub(super) use condition::{ColdPath, Disk};
 
 use condition::{Condition, Holds};
 use forward::Forward;
+pub(in crate::site) use forward::NoServer;
 
 /// A part of a site: it answers the requests for some paths.
 #[derive(Debug)]
@@ -113,6 +115,8 @@ pub(super) struct Routes {
     has_guards: bool,
     /// Whether there are routes with different guards.
     guards_differ: bool,
+    /// The guards of the root.
+    root_guards: usize,
     has_conditions: bool,
     has_limits: bool,
     may_forward: bool,
@@ -288,8 +292,10 @@ impl Routes {
     /// As [`Self::choose`].
     pub(super) fn named(&self, name: &str, asked: &Asked<'_>) -> Option<Result<&Route, Status>> {
         let own = *self.named.get(name)?;
-        let found = self.choice.find_within(own, asked.path.full(), &mut self.admits(asked, Disk::Waits));
-        Some(found.map(|number| &self.all[number]))
+        let full = asked.path.full();
+        let found =
+            self.in_each_reading(asked, Disk::Waits, |admits| self.choice.find_within(own, full, admits).map(Some));
+        Some(found.map(|number| &self.all[number.unwrap_or(own)]))
     }
 
     pub(super) fn has_guards(&self) -> bool {
@@ -335,9 +341,9 @@ impl Routes {
     /// The route for the path of `asked`. `None`: the root.
     ///
     /// # Errors
-    /// 400: the request has several values for a condition that decides about guards.
+    /// 400: the request has several values for a condition that decides about its guards.
     pub(super) fn choose(&self, asked: &Asked<'_>, disk: Disk<'_>) -> Result<Option<&Route>, Status> {
-        let found = self.choice.find(asked.path.full(), &mut self.admits(asked, disk))?;
+        let found = self.in_each_reading(asked, disk, |admits| self.choice.find(asked.path.full(), admits))?;
         Ok(found.map(|number| &self.all[number]))
     }
 
@@ -348,21 +354,6 @@ impl Routes {
     pub(super) fn choose_by_path(&self, path: &SitePath<'_>) -> Result<Option<&Route>, Status> {
         let found = self.choice.find::<Status>(path.full(), &mut |_| Ok(true))?;
         Ok(found.map(|number| &self.all[number]))
-    }
-
-    /// Whether a route admits the request.
-    fn admits<'a>(
-        &'a self,
-        asked: &'a Asked<'_>,
-        disk: Disk<'a>,
-    ) -> impl FnMut(RouteNumber) -> Result<bool, Status> + 'a {
-        move |number| match self.all[number].holds(asked, disk) {
-            _ if asked.is_led && self.all[number].is_once => Ok(false),
-            None | Some(Holds::Yes) => Ok(true),
-            Some(Holds::No) => Ok(false),
-            Some(Holds::Unclear) if self.guards_differ => Err(Status::BAD_REQUEST),
-            Some(Holds::Unclear) => Ok(true),
-        }
     }
 
     /// Adds the error pages that lead nowhere to `problems`. `root`: the route around all others.

@@ -89,7 +89,20 @@ fn a_request_that_meets_a_guards_condition_in_part_is_refused() {
         path = "/b/"
         match = { method = "GET" }
         deny = true
+
+        # Both have the same guards, so that the first one is taken.
+        [[site.route]]
+        path = "/c/"
+        match = { query = { beta = "yes" } }
+        headers = { set = { X-Beta = "1" } }
+
+        # What they lead to may have others.
+        [[site.route]]
+        path = "/d/"
+        match = { query = { beta = "yes" } }
+        rewrite = "/a/x"
     "#;
+    site.add("c/x", "x");
     let server = site.config(keys).serve_from_user_space();
     let mut client = site.connect(&server);
     for (method, target, status) in [
@@ -100,6 +113,9 @@ fn a_request_that_meets_a_guards_condition_in_part_is_refused() {
         ("GET", "/a/x?user=ada&user=admin", 400),
         ("GET", "/a/x?user=admin&user=ada", 400),
         ("GET", "/a/x?user=admin&user=admin", 403),
+        ("GET", "/c/x?beta=no&beta=yes", 200),
+        ("GET", "/d/x?beta=yes", 200),
+        ("GET", "/d/x?beta=no&beta=yes", 400),
         // HEAD shows what GET does.
         ("HEAD", "/b/x", 403),
         ("POST", "/b/x", 405),
