@@ -94,7 +94,8 @@ pub(super) fn read(
             };
             let path = match file.as_str() {
                 "$request_filename" | "$document_root$fastcgi_script_name" => "$uri",
-                file => beneath_root(file).ok_or_else(|| format!("whether {file} is there has no counterpart"))?,
+                file => beneath_root(file, variables)
+                    .ok_or_else(|| format!("whether {file} is there has no counterpart"))?,
             };
             let condition = Condition::exists(kind, &template(context, variables, path)?);
             holds(if operator.starts_with('!') { condition.not() } else { condition })
@@ -104,9 +105,10 @@ pub(super) fn read(
 }
 
 /// The path of a file beneath the root of the request.
-fn beneath_root(file: &str) -> Option<&str> {
+fn beneath_root<'f>(file: &'f str, variables: &Variables) -> Option<&'f str> {
     let starts = ["$document_root", "$realpath_root", "${document_root}", "${realpath_root}"];
-    let path = starts.into_iter().find_map(|start| file.strip_prefix(start))?;
+    let root = variables.root.as_deref().map(|root| root.trim_end_matches('/')).filter(|root| !root.is_empty());
+    let path = starts.into_iter().chain(root).find_map(|start| file.strip_prefix(start))?;
     (path.starts_with('/') || path.starts_with("$uri")).then_some(path)
 }
 

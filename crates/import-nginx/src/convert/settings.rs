@@ -164,7 +164,9 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
     let default = |level: &Level<'_>| {
         let own =
             level.last("default_type").map(Directive::first).filter(|own| own.contains('/') && !own.contains('$'));
-        own.unwrap_or(OTHERS).to_owned()
+        // As compiled into nginx. Without types, `http` is in another file, which says both.
+        let missing = if level.last("types").is_some() { "text/plain" } else { OTHERS };
+        own.unwrap_or(missing).to_owned()
     };
     let (own, around) = (default(level), default(&level.around()));
     if own != OTHERS || around != own {
@@ -476,8 +478,10 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
             context.note(directive, format!("{root}{page} is no file here, so that clients get the server's own page: write error_pages once it is there"));
             continue;
         }
-        // A program gets no query, and no file has the question mark in its name. A route has the page of a location with its own root.
-        let page = if is_answered || of_location.is_some() { format!("{page}?") } else { page.clone() };
+        // A program gets no query, and no file has the question mark in its name. A route has the page of a location with its own root. Where locations set
+        // fields, the page has those of its own location.
+        let leads = is_answered || of_location.is_some() || level.sets_fields_within();
+        let page = if leads { format!("{page}?") } else { page.clone() };
         let status = change.first().map_or("", |change| &change[1..]);
         let target: Value = match status.parse::<i64>() {
             Ok(status @ (200..=299 | 400..=599)) if status != 206 => {
