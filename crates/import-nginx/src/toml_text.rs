@@ -35,6 +35,10 @@ impl Table {
         }
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|(key, _)| key.as_str())
+    }
+
     /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.values.iter().find(|(name, _)| name == key).map(|(_, value)| value)

@@ -232,8 +232,10 @@ fn try_files(
         // A name that no file has: only the last one is meant.
         let is_nothing = tried.is_empty()
             || ["/nonexist", "/non-exist", "/dev/null", "/none", "/@"].iter().any(|start| tried.starts_with(start));
+        // A path with a slash at its end is no file.
+        let is_directory = matches!(place.path, Path::Exact(own) if own.ends_with('/')) && tried.ends_with("$uri");
         match target(context, place.variables, tried) {
-            _ if is_nothing => {}
+            _ if is_nothing || is_directory => {}
             Ok(path) => paths.push(path.into()),
             Err(NotPassed::Other(_)) if !tried.contains('/') && !tried.contains('.') => {}
             Err(why) => return Err(why),

@@ -237,12 +237,13 @@ fn uses_groups(block: &Directive, expression: &str) -> bool {
 /// Whether an `if` answers 404 where a script is missing, as FastCGI does anyway.
 pub(super) fn is_of_script(block: &Directive, level: &Level<'_>) -> bool {
     let [operator, file] = &words(block)[..] else { return false };
-    let is_script = ["$request_filename", "$document_root$fastcgi_script_name"].contains(&file.as_str());
-    if !is_script || !matches!(operator.as_str(), "!-f" | "!-e") {
+    if !matches!(operator.as_str(), "!-f" | "!-e") {
         return false;
     }
     let is_404 = matches!(block.children(), [only] if only.name == "return" && only.arguments == ["404"]);
-    is_404 && level.sets(&["fastcgi_pass"])
+    // Elsewhere the path behind a script belongs to the name, which no file has.
+    let takes_path = file == "$document_root$fastcgi_script_name" && level.last("fastcgi_split_path_info").is_some();
+    is_404 && takes_path && level.sets(&["fastcgi_pass"])
 }
 
 /// The methods of `^(GET|HEAD)$`.

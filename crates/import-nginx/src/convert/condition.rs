@@ -2,6 +2,8 @@
 
 use toml::{Table, Value};
 
+use super::values;
+
 /// A condition of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Condition {
@@ -34,6 +36,8 @@ impl Condition {
             return Condition::key("host", wanted);
         }
         match family(template) {
+            // A missing field is an empty text, which `match.header` does not compare.
+            Some(_) if wanted.as_str().is_some_and(values::matches_nothing) => Condition::of_value(template, wanted),
             Some((family, name)) => Condition::key(family, [(name.to_owned(), wanted)].into_iter().collect::<Table>()),
             None => Condition::of_value(template, wanted),
         }

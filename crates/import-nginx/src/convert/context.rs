@@ -7,25 +7,12 @@ use toml::Value;
 
 use super::guards::AskedLocations;
 use super::limits::Zones;
-use super::path::Path;
 use super::proxy::{CacheZones, Upstreams};
 use super::variables::Variables;
-use super::withheld::Guards;
 use crate::directives::{Handling, handling};
 use crate::report::{Loss, Unconverted};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
-
-/// The clients and the content that a location has an answer for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answers {
-    /// Files.
-    Files,
-    /// It passes requests on, or has a response itself.
-    Itself,
-    /// Not every client.
-    ToSome,
-}
 
 /// State of a conversion.
 pub(super) struct Context {
@@ -55,12 +42,6 @@ pub(super) struct Context {
     pub(super) is_tls: bool,
     /// The site that is being converted.
     pub(super) site: Option<String>,
-    /// The paths of the current server's locations.
-    pub(super) paths: Vec<(Path, Answers)>,
-    /// The paths of the current server's locations, and the roots of those that set one, or are a file with fields of its own.
-    pub(super) roots: Vec<(Path, Option<String>)>,
-    /// The paths of the current server's locations, and their guards.
-    pub(super) guards: Vec<(Path, Guards)>,
     /// The error pages of the current server whose locations have error pages of their own.
     pub(super) chained: HashSet<String>,
     /// The named routes that redirect to a page to sign in.
@@ -97,9 +78,6 @@ impl Context {
             site: None,
             takes_proxy_protocol: false,
             is_tls: false,
-            paths: Vec::new(),
-            roots: Vec::new(),
-            guards: Vec::new(),
             chained: HashSet::new(),
             sign_ins: Vec::new(),
             asked: AskedLocations::default(),
@@ -124,6 +102,10 @@ impl Context {
             }
             Some(Handling::Unsupported(remedy)) => (remedy, Loss::Part),
             Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
+            Some(Handling::NotNeeded(_)) if directive.name == "merge_slashes" && directive.first() == "off" => (
+                "slashes behind one another are one here: a location or a condition that asks for two matches nothing",
+                Loss::Part,
+            ),
             Some(Handling::NotNeeded(_)) => return,
             // Limits of time and size hold for all sites.
             Some(Handling::Converted(keys)) if keys.split(' ').all(|key| key.starts_with("limits.")) => {

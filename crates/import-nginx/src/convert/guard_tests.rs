@@ -88,50 +88,12 @@ fn a_rewrite_of_a_server_leads_past_its_return() {
     let (site, _, named) = converted("", server);
     assert!(named.is_empty(), "{named:#?}");
     assert!(site.get("basic_auth").is_some());
-    is(&site["route"][0], "path = '~ ^/keep/(.*)$'\nrewrite = '/private/{1}'\nonce = true");
+    is(&site["route"][0], "path = '~ ^/keep/(.*)$'\nrewrite = '/private/{1}'\nunless_rewritten = true");
     is(
         &site["route"][1],
-        "path = '~ /'\nredirect = { to = 'https://b.example{uri}', status = 301 }\nonce = true\nbasic_auth = false",
+        "path = '~ /'\nredirect = { to = 'https://b.example{uri}', status = 301 }\nunless_rewritten = true\nbasic_auth = false",
     );
     assert_eq!(site["route"][2]["route"][0]["path"].as_str(), Some("/private/*"));
-}
-
-#[test]
-fn a_page_is_sent_to_clients_that_passed_its_guards() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("page.txt"), "page").unwrap();
-    let pages = |server: &str| {
-        let server = format!("root {}; auth_basic_user_file /h; {server}", directory.path().display());
-        let (site, _, named) = converted("", &server);
-        let named = named.iter().any(|line| line.contains("name a page that no guard has"));
-        (site.get("error_pages").map(ToString::to_string).unwrap_or_default(), named)
-    };
-    let sent = || (r#"{ 404 = "/page.txt" }"#.to_owned(), false);
-    let page = "error_page 404 /page.txt;";
-    assert_eq!(pages(&format!("{page} location /no/ {{ return 404; }}")), sent());
-    assert_eq!(pages(&format!("auth_basic x; {page}")), sent());
-    assert_eq!(pages(&format!("auth_basic x; {page} location /more/ {{ deny all; }}")), sent());
-    assert_eq!(
-        pages(&format!(
-            "auth_basic x; {page} location = /page.txt {{ auth_basic off; }} location /no/ {{ auth_basic off; }}"
-        ))
-        .0,
-        ""
-    );
-    for lost in [
-        "location /no/ { auth_basic off; }",
-        "location /no/ { return 404; }",
-        "location /in/ { location /in/no/ { auth_basic off; } }",
-        "location /other/ { auth_basic y; }",
-        "location /any/ { satisfy any; allow 10.0.0.0/8; }",
-    ] {
-        assert_eq!(pages(&format!("auth_basic x; {page} {lost}")), (String::new(), true), "{lost}");
-    }
-    assert_eq!(pages("auth_basic x; error_page 401 403 /page.txt;"), (String::new(), true));
-    assert_eq!(
-        pages(&format!("auth_basic x; {page} location /no/ {{ auth_basic off; error_page 404 https://b.example/; }}")),
-        sent()
-    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ use toml::Value;
 
 use super::context::Context;
 use super::level::Level;
+use super::path::Path;
 use super::proxy::{self, Asked};
 use super::{auth_request, limits, values};
 use crate::syntax::Directive;
@@ -388,6 +389,8 @@ pub(super) struct AskedLocations {
     all: HashSet<String>,
     /// Paths that other directives name too.
     named: HashSet<String>,
+    /// The variables with the cookies of an answer.
+    cookies: HashSet<String>,
 }
 
 impl AskedLocations {
@@ -395,6 +398,9 @@ impl AskedLocations {
         let mut found = AskedLocations::default();
         walk(server.children(), &mut |inner| match inner.name.as_str() {
             "auth_request" => drop(found.all.insert(path_of(inner.first()))),
+            "auth_request_set" if inner.arguments.get(1).is_some_and(|value| value == "$upstream_http_set_cookie") => {
+                found.cookies.insert(inner.first().to_owned());
+            }
             "location" => {}
             _ => found.named.extend(inner.arguments.iter().map(|argument| path_of(argument))),
         });
@@ -402,7 +408,12 @@ impl AskedLocations {
     }
 
     pub(super) fn has(&self, location: &Directive) -> bool {
-        location.arguments.last().is_some_and(|path| self.all.contains(path))
+        self.all.iter().any(|path| begins(location, path).is_some())
+    }
+
+    /// Whether a field has the cookies of an answer, wherever they were set.
+    pub(super) fn is_cookie(&self, value: &str) -> bool {
+        self.cookies.contains(value)
     }
 
     /// Whether no request but the one for consent reaches a location.
@@ -419,6 +430,17 @@ fn path_of(text: &str) -> String {
     text.split('?').next().unwrap_or(text).to_owned()
 }
 
+/// The length of a location's path, if a path begins with it, or is it where the location is exact.
+fn begins(location: &Directive, path: &str) -> Option<usize> {
+    let own = location.arguments.last()?;
+    match location.arguments.as_slice() {
+        [sign, _] if sign == "=" => (own == path).then_some(usize::MAX),
+        [sign, _] if sign.starts_with('~') => None,
+        _ if own.starts_with('/') && own.len() > 1 => path.starts_with(own.as_str()).then_some(own.len()),
+        _ => None,
+    }
+}
+
 /// The location that is asked, and its server.
 fn asked<'d>(
     context: &mut Context,
@@ -427,16 +449,19 @@ fn asked<'d>(
     path: &str,
 ) -> Result<(&'d Directive, Asked), String> {
     let path = path.split('?').next().unwrap_or(path);
-    let is_it = |location: &&&Directive| {
-        !location.first().starts_with('~') && location.arguments.last().is_some_and(|own| own == path)
+    let found = locations.iter().copied().filter_map(|location| Some((begins(location, path)?, location)));
+    let Some((length, location)) = found.max_by_key(|(length, _)| *length) else {
+        return Err(format!("no location has the path {path}"));
     };
-    let Some(location) = locations.iter().copied().find(|location| is_it(&location)) else {
-        return Err(format!("no location has the path {path} alone"));
-    };
+    let has_it = |location: &&Directive| Path::of(location).is_ok_and(|own| own.is_expression() && own.has(path));
+    if length != usize::MAX && location.first() != "^~" && locations.iter().copied().any(|own| has_it(&own)) {
+        return Err(format!("the location of {path} has an expression"));
+    }
+    let behind = path.get(length..).unwrap_or_default();
     let Some(pass) = location.children().iter().find(|inner| inner.name == "proxy_pass") else {
         return Err(format!("{location} is not passed to a server over HTTP"));
     };
-    Ok((location, proxy::url_of(context, level, location, pass, path)?))
+    Ok((location, proxy::url_of(context, level, location, pass, (path, behind))?))
 }
 
 /// The fields that requests get from the answer, and their names there, here or in a location that inherits the guard:

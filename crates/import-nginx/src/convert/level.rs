@@ -83,14 +83,6 @@ impl<'a> Level<'a> {
         self.own().iter().any(|directive| names.contains(&directive.name.as_str()))
     }
 
-    /// Whether a location in the innermost block, or one within it, sets fields of responses.
-    pub(super) fn sets_fields_within(&self) -> bool {
-        self.own().iter().filter(|inner| inner.name == "location").any(|location| {
-            let within = self.within(location);
-            within.sets(&["add_header", "expires", "more_set_headers"]) || within.sets_fields_within()
-        })
-    }
-
     /// The directives of a name that apply.
     pub(super) fn all(&self, name: &str) -> Vec<&'a Directive> {
         self.any_of(&[name])

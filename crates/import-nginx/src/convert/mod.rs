@@ -11,6 +11,7 @@ mod asked;
 mod auth_request;
 mod condition;
 mod context;
+mod error_pages;
 mod guards;
 mod level;
 mod limits;
@@ -29,7 +30,6 @@ mod tables;
 mod tls;
 mod values;
 mod variables;
-mod withheld;
 
 use std::path::Path;
 

@@ -196,6 +196,8 @@ fn of_rewrite(
         [expression, to, flag] => (expression, to, flag.as_str()),
         _ => return context.report(directive),
     };
+    // The location is looked for behind the rewrites of a server.
+    let flag = if flag == "break" && block.directive.name == "server" { "last" } else { flag };
     let mut route = Table::default();
     route.comment(&directive.place);
     let path = match Path::of_expression(expression, false).or_else(|why| Path::of_rewrite(expression).ok_or(why)) {

@@ -497,8 +497,8 @@ fn before_locations(context: &mut Context, block: &Block<'_, '_>, variables: &mu
             route.set("path", "~ ^/");
         }
         // As in nginx, which goes on in the locations.
-        if route.get("rewrite").is_some() {
-            route.set("once", true);
+        if route.get("rewrite").is_some() && route.get("once").is_none() {
+            route.set("unless_rewritten", true);
         }
     }
     before
@@ -519,7 +519,7 @@ fn of_return<'d>(
     act(context, &mut everything, &own, variables);
     if leads_past {
         // A rewritten request does not come to it, nor a returned one to the guards.
-        everything.set("once", true);
+        everything.set("unless_rewritten", true);
         guards::take_away(&mut everything, &block.level.within(returns));
     }
     everything

@@ -2,13 +2,12 @@
 
 use toml::Value;
 
-use super::context::{Answers, Context};
+use super::context::Context;
 use super::level::Level;
-use super::path::Path;
 use super::variables::Variables;
-use super::{guards, log, proxy, tables, values, withheld};
+use super::{error_pages, guards, log, proxy, tables, values};
 use crate::syntax::Directive;
-use crate::toml_text::{Table, inline_table};
+use crate::toml_text::Table;
 
 /// Writes the settings that the innermost block of a level sets.
 pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>, variables: &Variables) {
@@ -19,7 +18,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     compression(context, table, level);
     media_types(table, level);
     fields(context, table, level, variables);
-    error_pages(context, table, level, variables);
+    error_pages::write(context, table, level, variables);
     for directive in level.own().iter().filter(|inner| inner.name == "access_log") {
         log::of_block(context, table, directive);
     }
@@ -226,7 +225,7 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
         match (lower.as_str(), variables.value_of(context, value)) {
             ("cache-control" | "expires", _) => {}
             // `forward_auth` has them.
-            ("set-cookie", Err(_)) if is_of_auth(level, directive) => {}
+            ("set-cookie", Err(_)) if is_of_auth(level, directive) || context.asked.is_cookie(value) => {}
             _ if value == "$upstream_cache_status" => context.note(directive, CACHE_STATUS),
             ("strict-transport-security", value) => {
                 // It is only sent over TLS.
@@ -422,153 +421,4 @@ fn is_sent_by_scripts(name: &str) -> bool {
          cookie cookie2 date dnt expect host keep-alive origin referer te trailer transfer-encoding upgrade via ";
     let name = name.to_ascii_lowercase();
     !NEVER.contains(&format!(" {name} ")) && !name.starts_with("proxy-") && !name.starts_with("sec-")
-}
-
-/// `error_page`
-fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, variables: &Variables) {
-    if !level.sets(&["error_page"]) {
-        return;
-    }
-    let mut pages = toml::Table::new();
-    for directive in level.all("error_page") {
-        let Some((page, rest)) = directive.arguments.split_last() else { continue };
-        if context.sign_ins.contains(page) {
-            continue;
-        }
-        if level.is_on("recursive_error_pages") && context.chained.contains(page) {
-            context.report_with(directive, "the error pages of its location are not followed: name the last page");
-        }
-        let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
-        if let Some(target) = page_elsewhere(context, page, change.first().map(|change| change.as_str()), variables) {
-            let codes: Vec<_> = codes.into_iter().filter(|code| has_page(code)).collect();
-            let is_refused = |code: &&&String| withheld::refuses(level, code);
-            if context.named.get(page) == Some(&false)
-                && let Some(code) = codes.iter().find(is_refused)
-            {
-                let remedy = format!(
-                    "clients that a guard refuses get {code} without {page}, which would show them files or an application: have {page} return a \
-                     response, or name a file"
-                );
-                context.report_with(directive, remedy);
-            }
-            codes.into_iter().for_each(|code| drop(pages.insert(code.clone(), target.clone())));
-            continue;
-        }
-        if !page.starts_with('/') || page.contains(['$', '?']) {
-            context.report_with(
-                directive,
-                "an error page is a file of the site: write error_pages, or try for missing files",
-            );
-            continue;
-        }
-        let has_it = |wanted: Answers| context.paths.iter().any(|(path, answers)| *answers == wanted && path.has(page));
-        let of_location = root_of(context, page);
-        let root = of_location.as_deref().or(level.last("root").map(Directive::first)).unwrap_or_default().to_owned();
-        let is_file = std::path::Path::new(&root).join(page.trim_start_matches('/')).is_file();
-        let is_answered = has_it(Answers::Itself) && (!is_file || is_program(page));
-        if has_it(Answers::ToSome) || !is_answered && (is_program(page) || has_it(Answers::Itself)) {
-            context.report_with(
-                directive,
-                "its target is a program, or a file that a guard withholds: name a static file that no guard has",
-            );
-            continue;
-        }
-        // The page has to be there at the start.
-        if !is_file && !is_answered {
-            context.note(directive, format!("{root}{page} is no file here, so that clients get the server's own page: write error_pages once it is there"));
-            continue;
-        }
-        // A program gets no query, and no file has the question mark in its name. A route has the page of a location with its own root. Where locations set
-        // fields, the page has those of its own location.
-        let leads = is_answered || of_location.is_some() || level.sets_fields_within();
-        let page = if leads { format!("{page}?") } else { page.clone() };
-        let status = change.first().map_or("", |change| &change[1..]);
-        let target: Value = match status.parse::<i64>() {
-            Ok(status @ (200..=299 | 400..=599)) if status != 206 => {
-                inline_table([("to", page.as_str().into()), ("status", status.into())]).into()
-            }
-            // The status of the page's own location, and 200 of a file.
-            Err(_) if !change.is_empty() => {
-                let status = if page.ends_with('?') { "target".into() } else { Value::from(200) };
-                inline_table([("to", page.as_str().into()), ("status", status)]).into()
-            }
-            Err(_) => page.as_str().into(),
-            Ok(_) => {
-                context.report_with(directive, "a file is no redirect: write the URL in error_pages");
-                continue;
-            }
-        };
-        let codes = codes.into_iter().filter(|code| has_page(code));
-        let path = directive.arguments.last().map_or("", String::as_str);
-        let (withheld, sent): (Vec<_>, Vec<_>) =
-            codes.partition(|code| withheld::is_withheld(context, level, (path, code)));
-        if let Some(first) = withheld.first() {
-            let remedy = format!(
-                "clients that get {first} have not passed the guards of its page, which is not sent: name a page that no guard has"
-            );
-            context.report_with(directive, remedy);
-        }
-        sent.into_iter().for_each(|code| drop(pages.insert(code.clone(), target.clone())));
-    }
-    if !pages.is_empty() {
-        table.set("error_pages", pages);
-    }
-}
-
-/// The root of the location that has a page, if it has one of its own.
-fn root_of(context: &Context, page: &str) -> Option<String> {
-    let length = |path: &Path| match path {
-        Path::Exact(text) if text == page => Some(usize::MAX),
-        Path::Prefix { text, .. } if page.starts_with(text) => Some(text.len()),
-        _ => None,
-    };
-    let all = context.roots.iter().filter_map(|(path, root)| Some((length(path)?, root)));
-    all.max_by_key(|(length, _)| *length).and_then(|(_, root)| root.clone())
-}
-
-/// Whether a status has an error page here.
-fn has_page(code: &str) -> bool {
-    code.parse::<u16>().is_ok_and(|code| (400..=599).contains(&code) && !WITHOUT_PAGE.contains(&code))
-}
-
-/// Statuses without an error page here: no site decides on them, or only nginx has them.
-const WITHOUT_PAGE: [u16; 11] = [408, 414, 421, 431, 494, 495, 496, 497, 498, 499, 505];
-
-/// The error page that is a named location or a URL. `change`: the status, behind `=`.
-fn page_elsewhere(context: &mut Context, page: &str, change: Option<&str>, variables: &Variables) -> Option<Value> {
-    let status = change.map(|change| &change[1..]);
-    let (to, status): (String, Value) = if page.starts_with('@') {
-        if !context.named.contains_key(page) {
-            return None;
-        }
-        let status = match status {
-            None => "error".into(),
-            Some("") => "target".into(),
-            Some(code) => match code.parse::<i64>().ok()? {
-                code @ (200..=205 | 207..=299 | 400..=599) => code.into(),
-                _ => return None,
-            },
-        };
-        (super::path::name(page), status)
-    } else {
-        let is_url = page.starts_with("http://") || page.starts_with("https://");
-        let status = match status {
-            None | Some("") => 302,
-            Some(code) => code.parse::<i64>().ok()?,
-        };
-        if !is_url || !matches!(status, 301 | 302 | 303 | 307 | 308) {
-            return None;
-        }
-        (variables.template(context, page).ok()?, status.into())
-    };
-    Some(inline_table([("to", to.into()), ("status", status)]).into())
-}
-
-/// Whether a path names a program, whose source no client may get.
-fn is_program(path: &str) -> bool {
-    const EXTENSIONS: [&str; 12] =
-        [".php", ".phtml", ".cgi", ".fcgi", ".pl", ".py", ".rb", ".asp", ".aspx", ".jsp", ".lua", ".sh"];
-    let lower = path.to_ascii_lowercase().replace("%2e", ".");
-    EXTENSIONS.iter().any(|extension| lower.split('/').any(|name| name.ends_with(extension)))
-        || lower.contains("/cgi-bin/")
 }

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use toml::Value;
 
-use super::context::{Answers, Context};
+use super::context::Context;
 use super::level::Level;
 use super::listeners::{Listeners, Part, addresses};
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, path, proxy, rewrite_phase, settings, tls, values, withheld};
+use super::{error_pages, guards, level, path, proxy, rewrite_phase, settings, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -143,31 +143,6 @@ fn write<'d>(
     let all = Server::new(server);
     let mut own = Table::default();
     let merged = level.merged();
-    let answers = |location: &Directive| {
-        let is_guard = |inner: &Directive| inner.name != "internal" && guards::is_guard(inner);
-        let is_answer = |inner: &Directive| guards::passes_to_program(inner) || inner.name == "return";
-        match location.children() {
-            own if own.iter().any(is_guard) => Answers::ToSome,
-            own if own.iter().any(is_answer) => Answers::Itself,
-            _ => Answers::Files,
-        }
-    };
-    let paths = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, answers(location))));
-    context.paths = paths.collect();
-    let root = |location: &Directive| {
-        let own = location.children().iter().find(|inner| inner.name == "root");
-        // A page with fields of its own needs its route too.
-        let has_fields = matches!(path::Path::of(location), Ok(path::Path::Exact(_)))
-            && location.children().iter().any(|inner| inner.name == "add_header");
-        let around = merged.last("root").filter(|_| has_fields);
-        let own = own.or(around).map(Directive::first);
-        let own = own.filter(|own| own.starts_with('/') && !own.contains('$') && answers(location) == Answers::Files);
-        own.map(str::to_owned)
-    };
-    let roots = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, root(location))));
-    context.roots = roots.collect();
-    context.guards.clear();
-    withheld::of_locations(&merged, &mut context.guards);
     context.chained = chained(server);
     context.sized.clear();
     context.sign_ins = guards::sign_ins(server);
@@ -220,7 +195,7 @@ fn chained(server: &Directive) -> HashSet<String> {
     guards::walk(server.children(), &mut |inner| {
         pages.extend(inner.arguments.last().filter(|_| inner.name == "error_page"));
     });
-    pages.into_iter().filter(|page| withheld::has_pages(server, page)).cloned().collect()
+    pages.into_iter().filter(|page| error_pages::has_pages(server, page)).cloned().collect()
 }
 
 /// Moves the settings of a server to its site.

@@ -84,6 +84,11 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
             }
         }
     }
+    // nginx compares no expression with an empty text.
+    if entries.get("").is_none() && entries.keys().any(values::matches_nothing) {
+        let default = table.get("default").cloned().unwrap_or_else(|| "".into());
+        entries.set("", default);
+    }
     *table.table("entries") = entries;
     context.root.push("map", table);
     Some(format!("{{map.{name}}}"))

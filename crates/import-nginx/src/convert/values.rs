@@ -175,6 +175,17 @@ pub(super) fn without(network: IpNet, others: &[IpNet]) -> Vec<IpNet> {
     halves.flat_map(|half| without(half, others)).collect()
 }
 
+/// Whether a key or a wanted value is an expression that matches the empty text. Every expression with look-around is taken for one.
+pub(super) fn matches_nothing(text: &str) -> bool {
+    let (flags, expression) = match text.split_once(' ') {
+        Some(("~", own)) => ("", own),
+        Some(("~*", own)) => ("(?i)", own),
+        Some(("~~", _)) => return true,
+        _ => return false,
+    };
+    regex::Regex::new(&format!("{flags}{expression}")).is_ok_and(|regex| regex.is_match(""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

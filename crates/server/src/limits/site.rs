@@ -188,20 +188,32 @@ impl SiteLimits {
         self.key.as_ref()
     }
 
-    /// Counts a request of this client, or with this value, on a connection that may already hold slots of this and other sites.
+    /// Whether requests are counted.
+    pub(crate) fn counts(&self) -> bool {
+        self.requests.is_some()
+    }
+
+    /// Counts a request of this client, or with this value, if requests are counted.
+    ///
+    /// # Errors
+    /// The request must be rejected.
+    pub(crate) fn count(&self, client: Option<IpAddr>, value: Option<&[u8]>) -> Result<(), Refusal> {
+        let Some(requests) = &self.requests else { return Ok(()) };
+        let counted = match value {
+            Some(b"") => None,
+            Some(value) => Some(requests.by_value(value)),
+            // Peers on a Unix socket have no address, so their rate is not limited.
+            None => client.map(|client| Counted::Client(ClientNetwork::of(client))),
+        };
+        counted.map_or(Ok(()), |counted| requests.take(counted)).map_err(Refusal::TooMany)
+    }
+
+    /// The same on a connection that may already hold slots of this and other sites.
     ///
     /// # Errors
     /// The request must be rejected.
     fn admit(&self, client: Option<IpAddr>, value: Option<&[u8]>, quotas: &mut Vec<Quota>) -> Result<(), Refusal> {
-        if let Some(requests) = &self.requests {
-            let counted = match value {
-                Some(b"") => None,
-                Some(value) => Some(requests.by_value(value)),
-                // Peers on a Unix socket have no address, so their rate is not limited.
-                None => client.map(|client| Counted::Client(ClientNetwork::of(client))),
-            };
-            counted.map_or(Ok(()), |counted| requests.take(counted)).map_err(Refusal::TooMany)?;
-        }
+        self.count(client, value)?;
         if let Some(slots) = &self.connections
             && !quotas.iter().any(|quota| Arc::ptr_eq(&quota.0, slots))
         {

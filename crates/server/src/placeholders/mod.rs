@@ -66,14 +66,23 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_plain: bool,
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) tables: &'a Tables,
-    /// Whether another route led to the path.
-    pub(crate) is_led: bool,
+    /// How another route led to the path. `None`: the client asked for it.
+    pub(crate) led: Option<Led>,
     /// The fields of a server's response.
     pub(crate) upstream: Option<&'a HeaderMap>,
     /// The media type of the response, without parameters.
     pub(crate) media_type: Option<&'a [u8]>,
     /// The value that a table looks up: `groups` are of the expression that matches it, and not the path.
     pub(crate) looked_up: Option<&'a [u8]>,
+}
+
+/// How a route leads to the path of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Led {
+    /// By a rewrite, or by the index of a directory.
+    ByRewrite,
+    /// By the last entry of `try`, by an error page, or by an application that names a file.
+    Otherwise,
 }
 
 /// The expressions of a route whose groups placeholders name.
@@ -223,8 +232,7 @@ impl Template {
                     {
                         return Err(Unfit);
                     }
-                    let ends_host =
-                        form == Form::Url && ends_host(self.0.get(n + 1)) && !source.is_constant(asked.tables);
+                    let ends_host = ends_host(self.0.get(n + 1)).then(|| source.is_constant(asked.tables));
                     append(&mut rendered, &value, (source, is_url, ends_host), form)?;
                 }
             }
@@ -289,22 +297,22 @@ impl Template {
     }
 }
 
-/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands. `ends_host`: whether it could be the end of a host, and a
-/// client chooses it.
+/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands. `ends_host`: the value may be the end of a host, and whether
+/// the operator wrote it.
 fn append(
     before: &mut Vec<u8>,
     value: &[u8],
-    (source, is_url, ends_host): (&Source, bool, bool),
+    (source, is_url, ends_host): (&Source, bool, Option<bool>),
     form: Form,
 ) -> Result<(), Unfit> {
     if form == Form::Url && in_authority(before) {
         let is_behind_host = before.last().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b']');
         match value.first() {
             // `https://example.org{1}`: the value ends the host, or there is none. Another one would be part of the host.
-            None if is_behind_host && ends_host => return Ok(()),
-            Some(b'/') if is_behind_host && ends_host => {}
+            None if is_behind_host && ends_host.is_some() => return Ok(()),
+            Some(b'/') if is_behind_host && ends_host.is_some() => {}
             Some(b'?') if is_behind_host && matches!(source, Source::QueryMark(_)) => {}
-            _ if is_behind_host && ends_host => return Err(Unfit),
+            _ if is_behind_host && ends_host == Some(false) => return Err(Unfit),
             _ => {
                 let is_host =
                     |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');

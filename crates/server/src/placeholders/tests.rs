@@ -89,7 +89,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
         upstream: None,
         media_type: None,
         looked_up: None,
-        is_led: false,
+        led: None,
     };
     match url {
         true => template.render_url(&asked),
@@ -260,7 +260,7 @@ fn directories_lie_beneath_their_root() {
             fields: FieldSection::from_lines(&lines),
         };
         let (client, remote, is_plain, groups, upstream) = (None, None, false, None, None);
-        let (media_type, looked_up, is_led) = (None, None, false);
+        let (media_type, looked_up, led) = (None, None, None);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
         let asked = Asked {
@@ -275,7 +275,7 @@ fn directories_lie_beneath_their_root() {
             upstream,
             media_type,
             looked_up,
-            is_led,
+            led,
         };
         let mut problems = Problems::of_arguments();
         let known = Known { groups: None, tables, in_response: false };
@@ -327,7 +327,7 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
             fields: FieldSection::from_lines(lines),
         };
         let (client, remote, is_plain, groups, upstream) = (client.parse().ok(), None, false, None, None);
-        let (media_type, looked_up, is_led) = (None, None, false);
+        let (media_type, looked_up, led) = (None, None, None);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
         let asked = Asked {
@@ -342,7 +342,7 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
             upstream,
             media_type,
             looked_up,
-            is_led,
+            led,
         };
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();

@@ -209,6 +209,8 @@ struct Answering<'a> {
     rehearsal: Option<&'a Rehearsal>,
     /// Times that another path or route was gone on with.
     turns: usize,
+    /// Whether a route has counted the request for its limits.
+    is_counted: bool,
     /// Fields for the file, if an application leads here.
     accel: Option<&'a KeptFields>,
 }
@@ -260,7 +262,7 @@ impl<'a> Answering<'a> {
         now: HttpTime,
     ) -> (Self, Result<SitePath<'a>, Status>) {
         let (route, path) = site.locate(request, client, Disk::Waits);
-        (Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, accel: None }, path)
+        (Self::at_route(site, route, (request, client, now)), path)
     }
 
     /// The same without waiting for the disk.
@@ -271,7 +273,13 @@ impl<'a> Answering<'a> {
         now: HttpTime,
     ) -> Result<(Self, Result<SitePath<'a>, Status>), ColdPath> {
         let (route, path) = site.locate_at_hand(request, client)?;
-        Ok((Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, accel: None }, path))
+        Ok((Self::at_route(site, route, (request, client, now)), path))
+    }
+
+    /// At the beginning of the request's way.
+    fn at_route(site: &'a Site, route: &'a Route, (request, client, now): (&'a Request<'a>, Client, HttpTime)) -> Self {
+        let is_counted = route.counts();
+        Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, is_counted, accel: None }
     }
 
     /// The response with a cached file, of a route by itself ([`Self::answer_by_itself`]), or with a stored response ([`Self::answer_from_store`]). `None`:
@@ -431,7 +439,8 @@ impl<'a> Answering<'a> {
 
     /// As the route that answered.
     fn at(&self, answer: &Answer) -> Self {
-        Answering { route: answer.route.map_or(self.route, |number| self.site.route(number)), ..*self }
+        let route = answer.route.map_or(self.route, |number| self.site.route(number));
+        Answering { route, is_counted: self.is_counted || route.counts(), ..*self }
     }
 
     /// Adds the error page and the header fields of the route that answered. `asked`: the path that was requested.

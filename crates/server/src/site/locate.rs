@@ -190,7 +190,7 @@ impl Site {
             upstream: None,
             media_type: None,
             looked_up: None,
-            is_led: false,
+            led: None,
         }
     }
 }

@@ -72,6 +72,17 @@ pub(crate) struct ErrorTarget {
     pub(super) no_file: Option<String>,
 }
 
+impl ErrorTarget {
+    pub(super) fn is_url(&self) -> bool {
+        matches!(self.to, Whereto::Url(_))
+    }
+
+    /// Whether it says by a question mark that the route of the path answers, be it with a file.
+    pub(super) fn chooses_route(&self) -> bool {
+        matches!(self.to, Whereto::Path(_)) && self.text.contains('?')
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Whereto {
     /// Another path, which chooses a route.

@@ -283,7 +283,7 @@ impl Rule {
             upstream: None,
             media_type: None,
             looked_up: None,
-            is_led: false,
+            led: None,
         }
     }
 

@@ -325,7 +325,7 @@ impl CacheRule {
             upstream: None,
             media_type: None,
             looked_up: None,
-            is_led: false,
+            led: None,
         };
         for (n, value) in self.key_values.iter().enumerate() {
             // No field is called so.

@@ -102,7 +102,7 @@ pub(super) fn of_requests(
                 fields.set(name, "");
                 let remedy =
                     format!("its value has no placeholder: {name} is removed from requests, so that no client sets it");
-                context.note(directive, remedy);
+                context.report_with(directive, remedy);
             }
         }
     }

@@ -222,7 +222,7 @@ pub(super) fn url_of(
     level: &Level<'_>,
     location: &Directive,
     pass: &Directive,
-    path: &str,
+    (path, behind): (&str, &str),
 ) -> Result<Asked, String> {
     let variables = variables_of(context, level, location);
     let url = url(context, &variables, pass).map_err(NotPassed::into_reason)?;
@@ -233,7 +233,9 @@ pub(super) fn url_of(
     let options = options(context, url.tls, &|name: &str| own.all(name));
     note_verification(context, pass, url.tls, own.last("proxy_ssl_verify"));
     let target = upstreams::target(context, &url.authority, options)?;
-    let path = url.path.as_deref().map_or(path, |path| path.trim_end_matches('?'));
+    // The path of the URL stands for the path of the location.
+    let replaced = url.path.as_deref().map(|own| format!("{}{behind}", own.trim_end_matches('?')));
+    let path = replaced.as_deref().unwrap_or(path);
     if !target.name.contains(':') {
         return Ok(Asked { upstream: Some(target.name), to: path.to_owned(), host: target.host });
     }

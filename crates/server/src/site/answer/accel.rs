@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealion_http::{Method, Request, Status, Target};
 use tokio::time::timeout;
 
-use super::turns::{Place, Turn};
+use super::turns::{Place, Turn, Way};
 use super::{Answer, Answering};
 use crate::files::resolve::Found;
 use crate::response::{Body, BodyStream, Response, discard, of_file_as};
@@ -55,7 +55,7 @@ impl Answering<'_> {
     async fn go_on_without_query(&self, place: Place, turn: Turn<'_>) -> Answer {
         let Target::Path { path, .. } = self.request.target else { return Response::plain(Status::BAD_REQUEST).into() };
         let request = Request { target: Target::Path { path, query: None }, ..self.request.clone() };
-        Answering { request: &request, ..*self }.go_on(place, false, turn).await
+        Answering { request: &request, ..*self }.go_on(place, Way::Redirect, turn).await
     }
 
     /// The file of X-Sendfile, which an application names by its path in the file system.

@@ -4,7 +4,7 @@ use sealion_http::path::SitePath;
 use sealion_http::request::{Conditions, FieldLines};
 use sealion_http::{Fields, Method, Request, Status};
 
-use super::turns::{Place, Turn};
+use super::turns::{Place, Turn, Way};
 use super::{Answer, Answering, Guards};
 use crate::files::resolve::Found;
 use crate::response::{Body, Response};
@@ -99,7 +99,7 @@ impl<'a> Answering<'a> {
                 drop(inbound.take_for_server());
                 inbound.interim = interim;
                 let turn = Turn { path: requested, asked: path, user: &mut user, inbound };
-                Answering { request: &request, ..*self }.go_on(place, false, turn).await
+                Answering { request: &request, ..*self }.go_on(place, Way::Redirect, turn).await
             }
             Whereto::Named(name) => {
                 let route = self.named(name, path)?.ok()?;

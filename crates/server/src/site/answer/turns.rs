@@ -8,10 +8,11 @@ use sealion_http::{Method, Request, Status, Target};
 
 use tokio::task::spawn_blocking;
 
-use super::{Answer, Answering};
+use super::{Answer, Answering, refused};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, NotOpened, Wait};
-use crate::placeholders::{Asked, Template, Unfit};
+use crate::limits::Refusal;
+use crate::placeholders::{Asked, Form, Led, Template, Unfit};
 use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
@@ -74,6 +75,17 @@ impl Turn<'_> {
     }
 }
 
+/// How a request goes on with another path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In this route, whose files answer.
+    Stay,
+    /// In the route of the path: a rewrite, or an index.
+    Rewrite,
+    /// The same from the beginning of nginx' phases: what remains to try, an error page, the file that an application names.
+    Redirect,
+}
+
 fn plain(status: Status) -> Answer {
     Response::plain(status).into()
 }
@@ -97,7 +109,7 @@ impl<'a> Answering<'a> {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
             Action::Files => match Box::pin(self.index_elsewhere(path)).await {
-                Some(place) => Box::pin(self.go_on(place, false, turn)).await,
+                Some(place) => Box::pin(self.go_on(place, Way::Rewrite, turn)).await,
                 None => match self.file_refusal(path) {
                     Some(status) => plain(status),
                     None => self.serve_or_forward(turn).await,
@@ -110,7 +122,10 @@ impl<'a> Answering<'a> {
                 None => plain(Status::BAD_REQUEST),
             },
             Action::Rewrite(rewrite) => match Place::of(&rewrite.to, &self.asked(path)) {
-                Ok(place) => Box::pin(self.go_on(place, rewrite.stays, turn)).await,
+                Ok(place) => {
+                    let way = if rewrite.stays { Way::Stay } else { Way::Rewrite };
+                    Box::pin(self.go_on(place, way, turn)).await
+                }
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
             Action::Try(tries) => Box::pin(self.try_paths(tries, turn)).await,
@@ -162,7 +177,7 @@ impl<'a> Answering<'a> {
                 return plain(Status::FORBIDDEN);
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
-                return self.go_on(place, false, turn).await;
+                return self.go_on(place, Way::Rewrite, turn).await;
             }
             // As in nginx, a file takes no other method, whatever the last resort would do.
             if !is_its_directory && let Some(status) = self.file_refusal(&tried) {
@@ -176,7 +191,7 @@ impl<'a> Answering<'a> {
         match &tries.last {
             Last::Status(status) => plain(*status),
             Last::Path(template) => match Place::of(template, &self.asked(path)) {
-                Ok(place) => self.go_on(place, false, turn).await,
+                Ok(place) => self.go_on(place, Way::Redirect, turn).await,
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
             Last::Named(name) => match self.named(name, path) {
@@ -232,14 +247,8 @@ impl<'a> Answering<'a> {
         None
     }
 
-    /// The route for a path that another route led to.
-    fn route_led_to(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
-        let asked = self.site.asked(self.request, path, self.query(), self.client);
-        self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits)
-    }
-
     /// Goes on with another path: in its route, or in this one.
-    pub(super) async fn go_on(&self, place: Place, stays: bool, mut turn: Turn<'_>) -> Answer {
+    pub(super) async fn go_on(&self, place: Place, way: Way, mut turn: Turn<'_>) -> Answer {
         let path = match place.path() {
             Ok(path) => path,
             Err(status) => return plain(status),
@@ -249,23 +258,31 @@ impl<'a> Answering<'a> {
         let target = Target::Path { path: raw, query };
         let request = Request { target, ..self.request.clone() };
         let here = Answering { request: &request, ..*self };
-        let route = match stays {
-            true => self.route,
-            false => match here.route_led_to(&path) {
-                Ok(route) => route,
-                Err(status) => return plain(status),
-            },
+        let own = |led| {
+            let asked = here.site.asked(&request, &path, query, here.client);
+            here.site.choose(&Asked { led: Some(led), ..asked }, Disk::Waits)
+        };
+        let found = match way {
+            Way::Stay => Ok(self.route),
+            Way::Rewrite => own(Led::ByRewrite),
+            Way::Redirect => own(Led::Otherwise),
+        };
+        let route = match found {
+            Ok(route) => route,
+            Err(status) => return plain(status),
         };
         if let Some(refusal) = here.guard(&path, turn.user).await {
             return refusal.into();
         }
         // With `stay`, the files of this route answer.
-        let mut answer = match stays {
-            true => match here.file_refusal(&path) {
+        let mut answer = match way {
+            Way::Stay => match here.file_refusal(&path) {
                 Some(status) => plain(status),
                 None => Box::pin(here.serve(&path, turn.asked, turn.user)).await,
             },
-            false => Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await,
+            Way::Rewrite | Way::Redirect => {
+                Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await
+            }
         };
         answer.name.get_or_insert_with(|| path.as_bytes().to_vec());
         answer
@@ -291,13 +308,24 @@ impl<'a> Answering<'a> {
             let what = format!("more than {MAX_TURNS} rewrites: the routes lead in a circle");
             return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(io::Error::other(what))).into();
         }
-        let next = Answering { route, turns: self.turns + 1, ..*self };
+        if let Some(refusal) = self.count(route, turn.path.decoded()) {
+            return Answer { route: Some(route.number), ..refused(refusal).into() };
+        }
+        let next = Answering { route, turns: self.turns + 1, is_counted: self.is_counted || route.counts(), ..*self };
         if route.is_of_files()
             && let Some(status) = next.file_refusal(turn.path.decoded())
         {
             return Answer { route: Some(route.number), ..plain(status) };
         }
         Box::pin(next.act(turn)).await
+    }
+
+    /// Counts the request where the route that it goes on in counts requests, and none before it did.
+    fn count(&self, route: &Route, path: &SitePath<'_>) -> Option<Refusal> {
+        let limits = route.limits.as_ref().filter(|_| !self.is_counted && self.rehearsal.is_none())?;
+        let asked = Asked { groups: Some(&route.groups), ..self.asked(path) };
+        let value = limits.key().and_then(|key| key.render(&asked, Form::Plain).ok());
+        limits.count(self.client.address, value.as_deref()).err()
     }
 
     /// Whether the index of a directory may be a script, which takes other methods than files.

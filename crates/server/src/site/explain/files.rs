@@ -6,7 +6,7 @@ use super::super::fallback;
 use super::super::route::{FileLocation, Route};
 use super::{Ending, Next, Step, Way, name_of};
 use crate::files::resolve::Wait;
-use crate::placeholders::Asked;
+use crate::placeholders::{Asked, Led};
 use crate::site::clean_urls::TrailingSlash;
 
 /// Why a hidden name has no file.
@@ -122,7 +122,7 @@ impl<'a> Way<'a> {
                 tried.push(self.shown(route, &own, asked));
                 continue;
             }
-            return Found::Next(match self.lead_to(step, &raw) {
+            return Found::Next(match self.lead_to(step, &raw, Led::ByRewrite) {
                 Next::Step(next) if next.route.number != route.number => {
                     self.say(2, format_args!("the index {index} is of another route"));
                     Next::Step(next)

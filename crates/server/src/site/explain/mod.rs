@@ -24,7 +24,7 @@ use super::forwarded_path::ForwardedPath;
 use super::pages::{ErrorPage, Page};
 use super::route::{Action, Disk, Last, Route, Try};
 use super::{Site, readings};
-use crate::placeholders::Asked;
+use crate::placeholders::{Asked, Led};
 
 /// Routes that are followed.
 const MAX_TURNS: usize = 10;
@@ -51,7 +51,7 @@ struct Step<'a> {
     raw: String,
     query: Option<String>,
     /// Whether another route led there.
-    is_led: bool,
+    led: Option<Led>,
 }
 
 /// Where a step leads.
@@ -92,7 +92,7 @@ impl<'a> Way<'a> {
             }
         };
         self.explain_readings(raw, &path);
-        let mut step = Step { route, raw: raw.to_owned(), query: query.map(str::to_owned), is_led: false };
+        let mut step = Step { route, raw: raw.to_owned(), query: query.map(str::to_owned), led: None };
         let mut seen = Vec::new();
         loop {
             let next = match self.explain_step(&step) {
@@ -125,10 +125,10 @@ impl<'a> Way<'a> {
     }
 
     fn explain_step(&mut self, step: &Step<'a>) -> Next<'a> {
-        let Step { route, raw, query, is_led } = step;
+        let Step { route, raw, query, led } = step;
         let parsed = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw));
         let Ok(parsed) = parsed else { return Next::Answer(Ending::status(404, format_args!("no path is {raw}"))) };
-        let asked = Asked { is_led: *is_led, ..self.site.asked(self.request, &parsed, query.as_deref(), self.client) };
+        let asked = Asked { led: *led, ..self.site.asked(self.request, &parsed, query.as_deref(), self.client) };
         let shown = String::from_utf8_lossy(parsed.full()).into_owned();
         self.say(1, format_args!("{shown}: {}", self.site.named_in_words(route)));
         if let Some(routes) = &self.site.routes {
@@ -183,7 +183,7 @@ impl<'a> Way<'a> {
                 self.say(2, format_args!("goes on with {to}{stays}"));
                 match rewrite.stays {
                     true => self.stay(step, &to),
-                    false => self.lead_to(step, &to),
+                    false => self.lead_to(step, &to, Led::ByRewrite),
                 }
             }
             Action::Try(tries) => self.explain_tries(step, tries, path, asked),
@@ -206,7 +206,7 @@ impl<'a> Way<'a> {
             Last::Path(template) => match template.render_url(asked) {
                 Ok(to) => {
                     self.say(2, format_args!("goes on with {to}"));
-                    self.lead_to(step, &to)
+                    self.lead_to(step, &to, Led::Otherwise)
                 }
                 Err(_) => unfit(),
             },
@@ -215,9 +215,12 @@ impl<'a> Way<'a> {
                 let own = self.site.asked(self.request, path, step.query.as_deref(), self.client);
                 let route = self.site.routes.as_ref().and_then(|routes| routes.named(name, &own));
                 match route {
-                    Some(Ok(route)) => {
-                        Next::Step(Step { route, raw: step.raw.clone(), query: step.query.clone(), is_led: true })
-                    }
+                    Some(Ok(route)) => Next::Step(Step {
+                        route,
+                        raw: step.raw.clone(),
+                        query: step.query.clone(),
+                        led: Some(Led::Otherwise),
+                    }),
                     _ => Next::Answer(Ending::status(404, format_args!("no route has the name {name}"))),
                 }
             }
@@ -225,13 +228,13 @@ impl<'a> Way<'a> {
     }
 
     /// The step to another path.
-    fn lead_to(&self, step: &Step<'a>, to: &str) -> Next<'a> {
+    fn lead_to(&self, step: &Step<'a>, to: &str, led: Led) -> Next<'a> {
         let (raw, own) = to.split_once('?').map_or((to, None), |(raw, query)| (raw, Some(query)));
         let Ok(path) = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)) else { return unfit() };
         let query = query_behind(own, step.query.as_deref()).map(str::to_owned);
         let asked = self.site.asked(self.request, &path, query.as_deref(), self.client);
-        match self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits) {
-            Ok(route) => Next::Step(Step { route, raw: raw.to_owned(), query, is_led: true }),
+        match self.site.choose(&Asked { led: Some(led), ..asked }, Disk::Waits) {
+            Ok(route) => Next::Step(Step { route, raw: raw.to_owned(), query, led: Some(led) }),
             Err(status) => Next::Answer(Ending::status(status.code(), "a condition can be read in several ways")),
         }
     }

@@ -20,7 +20,6 @@ use crate::limits::Zones;
 use crate::placeholders::{Groups, Known, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
-use crate::site::pages::Whereto;
 use crate::site::pattern::build_regex;
 use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
@@ -114,7 +113,7 @@ impl SiteConfig {
                 problems.add(&redirect.span, "site.redirect", what);
             }
             let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
-            for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
+            for (code, target) in targets.filter(|(_, target)| !target.is_url() && !target.chooses_route()) {
                 let what =
                     target.no_file.clone().unwrap_or_else(|| "leads to a route, but the site has no routes".to_owned());
                 problems.add(&target.text.span, &format!("site.error_pages.{code}"), what);
@@ -231,6 +230,7 @@ impl SiteConfig {
             excluded_folder: None,
             is_named: false,
             is_once: around.is_some_and(|around| around.route.is_once),
+            is_unless_rewritten: around.is_some_and(|around| around.route.is_unless_rewritten),
             guards: 0,
             files,
         }
@@ -324,6 +324,7 @@ impl Tree<'_> {
         route.shown = own.name.as_ref().map_or_else(|| route.label.clone(), |name| name.as_str().into());
         route.is_internal |= own.internal;
         route.is_once |= own.once;
+        route.is_unless_rewritten |= own.unless_rewritten;
         route.names_ends = !matches!(path, RoutePath::Prefix { .. });
         route.excluded_folder = path.excluded_folder().map(Box::from);
         if own.alias.is_some() {

@@ -41,7 +41,7 @@ use super::proxy::InterimRequests;
 use super::{FileOptions, proxy};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
-use crate::placeholders::{Asked, Groups, Template};
+use crate::placeholders::{Asked, Groups, Led, Template};
 use crate::values::Problems;
 
 pub(super) use action::{Action, Last, Try, path_template, url_template};
@@ -95,6 +95,8 @@ pub(crate) struct Route {
     pub(super) is_internal: bool,
     /// Whether no other route leads here.
     is_once: bool,
+    /// Whether no rewrite and no index leads here.
+    is_unless_rewritten: bool,
     /// Whether its path is exact or an expression: it says each path, with and without a slash at the end.
     pub(super) names_ends: bool,
     /// The folder of `/a/*`, without slashes at its ends.
@@ -261,6 +263,20 @@ impl Route {
         matches!(&*self.action, Action::Respond(_) | Action::Redirect(_) | Action::Deny)
     }
 
+    /// Whether a path that was come to so may be of the route.
+    fn may_be_led_to(&self, led: Option<Led>) -> bool {
+        match led {
+            None => true,
+            Some(Led::ByRewrite) => !self.is_once && !self.is_unless_rewritten,
+            Some(Led::Otherwise) => !self.is_once,
+        }
+    }
+
+    /// Whether its limits count requests.
+    pub(super) fn counts(&self) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.counts())
+    }
+
     pub(super) fn is_named(&self) -> bool {
         self.is_named
     }
@@ -370,7 +386,7 @@ impl Routes {
                 let path = target.text.split('?').next().unwrap_or_default();
                 let what = match &target.to {
                     Whereto::Named(name) if !self.named.contains_key(name.as_str()) => no_such_name(name),
-                    Whereto::Path(_) if !has_route(path) => match &target.no_file {
+                    Whereto::Path(_) if !target.chooses_route() && !has_route(path) => match &target.no_file {
                         Some(what) => what.clone(),
                         None => continue,
                     },

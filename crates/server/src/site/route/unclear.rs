@@ -30,7 +30,7 @@ impl Routes {
             let found = search(&mut |number| {
                 let route = &self.all[number];
                 match route.holds(asked, disk) {
-                    _ if asked.is_led && route.is_once => Ok(false),
+                    _ if !route.may_be_led_to(asked.led) => Ok(false),
                     None | Some(Holds::Yes) => Ok(true),
                     Some(Holds::No) => Ok(false),
                     Some(Holds::Unclear) => {

@@ -5,7 +5,6 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("caret-before-regex", "a script that is sent as a file has the media type of PHP"),
     ("directory-without-index", "by design: 404 where nginx answers 403"),
     ("dot-segments", "by design: 400, since no client library sends such paths"),
-    ("error-page-of-guarded-file", "a page that a guard withholds is left out, which is named"),
     ("error-page-redirect", "a path with the status of a redirect is lost"),
     ("forwarded-fields", "X-Forwarded-For of untrusted clients is dropped"),
     ("gitea-uri", "a slash that the client encoded reaches the server decoded, which is named"),
