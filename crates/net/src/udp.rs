@@ -47,7 +47,7 @@ pub struct Batch<'a> {
     pub local: Option<IpAddr>,
     /// The lowest two bits of the traffic class.
     pub ecn: u8,
-    /// All datagrams, one behind the other.
+    /// All datagrams, one behind the other: at most 65,507 bytes together, the largest payload of a datagram.
     pub bytes: &'a [u8],
     /// The size of each datagram but the last, which may be shorter. `None`: there is only one.
     pub segment: Option<usize>,

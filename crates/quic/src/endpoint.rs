@@ -122,6 +122,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+/// Bytes of a batch. The kernel refuses more payload in one call than a datagram of IPv4 can have, and then sends
+/// none of the batch (EMSGSIZE; linux/net/ipv4/ip_output.c: `__ip_append_data`).
+pub const MAX_BATCH: usize = 65_507;
+
 /// Datagrams without a connection that wait to be sent. More are dropped: their clients try again.
 const MAX_RESPONSES: usize = 256;
 
@@ -479,8 +483,8 @@ impl Endpoint {
 
     // ---- output
 
-    /// Appends the next batch of at most `max_segments` datagrams to `out`, which is empty. `None`: there is nothing to
-    /// send now. Connections take turns.
+    /// Appends the next batch of at most `max_segments` datagrams to `out`, which is empty. It has at most
+    /// [`MAX_BATCH`] bytes. `None`: there is nothing to send now. Connections take turns.
     pub fn poll_transmit(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         if let Some((transmit, bytes)) = self.responses.pop_front() {
             out.extend_from_slice(&bytes[..transmit.size]);
@@ -490,7 +494,10 @@ impl Endpoint {
         while let Some(index) = self.sending.pop_front() {
             let Some(Some(slot)) = self.slots.get_mut(index) else { continue };
             slot.is_sending = false;
-            let slot_transmit = self.guard(index, |connection| connection.poll_transmit(now, max_segments.max(1), out));
+            let slot_transmit = self.guard(index, |connection| {
+                let fitting = MAX_BATCH / usize::from(connection.current_mtu()).max(1);
+                connection.poll_transmit(now, max_segments.min(fitting).max(1), out)
+            });
             match slot_transmit {
                 Some(Some(transmit)) => return Some(transmit.into()),
                 Some(None) => self.rest(index),

@@ -33,7 +33,7 @@ mod timers;
 pub use config::{Limits, Secrets, TlsConfig, UnusableTls};
 pub use congestion::Congestion;
 pub use connection::{Connection, Read, Statistics, WriteError};
-pub use endpoint::{Config, Endpoint, Incoming, Totals};
+pub use endpoint::{Config, Endpoint, Incoming, MAX_BATCH, Totals};
 pub use event::{CloseReason, ConnectionKey, Datagram, Ecn, Event, StreamId, Transmit};
 pub use route::{CONNECTION_ID_LEN, Route, SHARES};
 pub use session::{Handshake, Handshakes};

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sealion_net::{Batch, Group, ReceiveBuffers, Steering, UdpOptions, UdpSocket};
-use sealion_quic::{Route, SHARES};
+use sealion_quic::{MAX_BATCH, Route, SHARES};
 
 fn bind(address: IpAddr) -> UdpSocket {
     UdpSocket::bind(SocketAddr::new(address, 0), UdpOptions::default()).unwrap()
@@ -89,6 +89,26 @@ fn a_datagram_that_is_too_large_is_dropped() {
     send(&[0; 65_508]).unwrap();
     send(b"next").unwrap();
     assert_eq!(receive(&receiver, 1).0[0].0, b"next");
+}
+
+/// [`MAX_BATCH`] is the kernel's bound: it sends none of a batch that is larger.
+#[test]
+fn the_largest_batch_arrives() {
+    for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+        let (sender, receiver) = (bind(address), bind(address));
+        let remote = receiver.local_addr().unwrap();
+        let send = |segment: usize, bytes: &[u8]| {
+            sender.send(&Batch { remote, local: None, ecn: 0, bytes, segment: Some(segment) }).unwrap();
+        };
+        // More than the buffer of a receiver holds would be lost, too.
+        let segment = 2000;
+        let fitting = vec![1; MAX_BATCH / segment * segment];
+        send(segment, &[0; 65_536]);
+        send(segment, &fitting);
+        let datagrams = receive(&receiver, MAX_BATCH / segment).0;
+        assert!(datagrams.iter().all(|datagram| datagram.0 == fitting[..segment]), "of the second batch alone");
+        assert_eq!(sender.max_segments(), 64, "GSO stays on");
+    }
 }
 
 #[test]

@@ -270,6 +270,8 @@ pub(crate) struct Network {
     pub(crate) clients: Vec<Client>,
     in_flight: Vec<InFlight>,
     pub(crate) random: Random,
+    /// Datagrams that a batch of the server may have.
+    pub(crate) segments: usize,
     /// Datagrams lost, of 1,000.
     pub(crate) loss: u64,
     /// Datagrams with a changed byte, of 1,000.
@@ -304,6 +306,7 @@ impl Network {
             clients,
             in_flight,
             random,
+            segments: 10,
             loss,
             corruption,
             marks,
@@ -375,7 +378,7 @@ impl Network {
     fn step(&mut self) {
         self.server.progress(self.now);
         let mut out = Vec::new();
-        while let Some(transmit) = self.server.endpoint.poll_transmit(self.now, 10, &mut out) {
+        while let Some(transmit) = self.server.endpoint.poll_transmit(self.now, self.segments, &mut out) {
             assert_eq!(out.len(), transmit.size);
             self.server.transmits.push(transmit);
             for bytes in out.chunks(transmit.segment.unwrap_or(transmit.size)) {

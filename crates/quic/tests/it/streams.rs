@@ -1,6 +1,6 @@
 //! Streams: all bytes arrive, in order, whatever the network does.
 
-use sealion_quic::{Congestion, Event, Limits, Read, StreamId};
+use sealion_quic::{Congestion, Event, Limits, MAX_BATCH, Read, StreamId};
 
 use crate::network::{Network, code};
 
@@ -27,6 +27,22 @@ fn streams_come_back_in_full() {
     assert!(batches.iter().any(|(segment, size)| size > &(5 * segment)), "large responses leave in batches");
     assert!(batches.iter().all(|(segment, size)| *segment <= 1452 && *size <= 10 * segment));
     assert!(network.server.transmits.iter().all(|transmit| transmit.local.is_some() && transmit.ecn.is_some()));
+}
+
+/// The kernel takes 64 datagrams in a batch, and sends none of a batch that is larger than a datagram may be.
+#[test]
+fn a_batch_is_no_larger_than_a_datagram_may_be() {
+    for congestion in [Congestion::Cubic, Congestion::Bbr] {
+        let mut network = Network::new(Limits { congestion, ..Limits::default() });
+        // So short a round trip that the pacer lets whole windows leave at once.
+        (network.segments, network.delay) = (64, 1);
+        echo(&mut network, &[1_000_000; 3]);
+        let largest = network.server.transmits.iter().map(|transmit| transmit.size).max();
+        assert!(
+            largest.is_some_and(|size| size > MAX_BATCH - 1452 && size <= MAX_BATCH),
+            "{congestion:?}: {largest:?}"
+        );
+    }
 }
 
 #[test]
