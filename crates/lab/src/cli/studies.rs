@@ -121,8 +121,14 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             rows += body;
             let one = RunInfo::read(&out)?;
             let all = info.get_or_insert_with(|| one.clone());
-            // The directory of a run is only known to this recording.
-            all.commands.push(one.command.replace(&format!("{}/", scratch.path().display()), ""));
+            // The directory of a run is only known to this recording. A guest's command has it below SCRATCH.
+            let name_of_scratch = scratch.path().file_name().unwrap_or_default().display();
+            let directories = [format!("{}/", scratch.path().display()), format!("SCRATCH/{name_of_scratch}/")];
+            all.commands.push(directories.iter().fold(one.command, |command, path| command.replace(path, "")));
+            // Each study has other arms, and other programs for them.
+            all.arms.extend(new_of(one.arms, &all.arms, |arm| &arm.name));
+            all.versions.extend(new_of(one.versions, &all.versions, |version| &version.name));
+            all.programs.extend(new_of(one.programs, &all.programs, |program| &program.name));
             if let Some(text) =
                 std::fs::read_to_string(out.join(CalibrationInfo::FILE)).ok().filter(|_| calibration.is_none())
             {
@@ -141,6 +147,11 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
         RunInfo { study: "published".to_owned(), command: recording_command(), ..info }.write(&kept)?;
     }
     Ok(())
+}
+
+/// The values whose names none of `known` has.
+fn new_of<T>(values: Vec<T>, known: &[T], name: impl Fn(&T) -> &String) -> Vec<T> {
+    values.into_iter().filter(|value| !known.iter().any(|other| name(other) == name(value))).collect()
 }
 
 /// This command without the directory of the program.

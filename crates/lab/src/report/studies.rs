@@ -199,8 +199,12 @@ fn gaps_of(runs: &[Run]) -> String {
                 .to_owned(),
         );
     }
-    if runs.iter().all(|run| run.info.server_limits.is_empty()) {
+    let has = |run: &Run, end: &str| run.info.arms.iter().any(|arm| arm.name.ends_with(end) && arm.absent.is_empty());
+    if runs.iter().all(|run| run.info.server_limits.is_empty() && !has(run, "-limited")) {
         gaps.push("No run limits processors, memory or bandwidth, as the container study did.".to_owned());
+    }
+    if !runs.iter().any(|run| has(run, "-vegeta")) {
+        gaps.push("No run has vegeta as the client, as the container study did.".to_owned());
     }
     let list: String = gaps.iter().map(|gap| format!("- {gap}\n")).collect();
     format!("## Gaps of these runs\n\n{list}\n")
