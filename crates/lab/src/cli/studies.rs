@@ -24,7 +24,8 @@ pub(crate) struct StudiesArgs {
     #[arg(long, value_enum, value_name = "SCALE")]
     record: Option<Recorded>,
 
-    /// Only these runs: native, guest-6.1, guest-7.2, guest-6.1-without-aes (netdev alone)
+    /// Only these runs: native, guest-6.1, guest-7.2, guest-6.1-without-aes (netdev alone), guest-6.1-half-a-processor and
+    /// guest-6.1-100-mbit (container alone)
     #[arg(long, value_name = "RUN,…", value_delimiter = ',', requires = "record")]
     only: Vec<String>,
 
@@ -82,7 +83,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     }
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
     let chosen = |recording: &Recording| only.is_empty() || only.iter().any(|name| name == recording.name);
-    for Recording { name, guest, without, studies } in RECORDINGS.into_iter().filter(chosen) {
+    for Recording { name, guest, without, options, studies } in RECORDINGS.into_iter().filter(chosen) {
         // All studies of a guest at once would need memory for the files of all studies.
         let mut rows = String::new();
         let mut info: Option<RunInfo> = None;
@@ -104,6 +105,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             }
             run.args(guest.map(|kernel| format!("--guest={kernel}")));
             run.args(without.map(|feature| format!("--without={feature}")));
+            run.args(options);
             if let Some(calibration) = calibration.as_ref().filter(|_| guest.is_none()) {
                 let file = scratch.path().join(CalibrationInfo::FILE);
                 std::fs::write(&file, calibration).with_context(|| format!("cannot write {}", file.display()))?;
@@ -168,21 +170,30 @@ struct Recording {
     guest: Option<&'static str>,
     /// A feature that the guest's processor lacks.
     without: Option<&'static str>,
+    /// Further options of `sealion-lab run`.
+    options: &'static [&'static str],
     studies: &'static [StudyName],
 }
 
-/// The netdev talk also compares with a processor without AES instructions.
-const RECORDINGS: [Recording; 4] = {
-    let all = &StudyName::PUBLISHED;
-    [
-        Recording { name: "native", guest: None, without: None, studies: all },
-        Recording { name: "guest-6.1", guest: Some("6.1"), without: None, studies: all },
-        Recording { name: "guest-7.2", guest: Some("7.2"), without: None, studies: all },
-        Recording {
-            name: "guest-6.1-without-aes",
-            guest: Some("6.1"),
-            without: Some("aes"),
-            studies: &[StudyName::Netdev],
-        },
-    ]
-};
+/// All studies in a guest, with the studies' arms.
+const fn in_guest(name: &'static str, series: &'static str) -> Recording {
+    Recording { name, guest: Some(series), without: None, options: &[], studies: &StudyName::PUBLISHED }
+}
+
+/// The netdev talk also compares with a processor without AES instructions, and the container test under limits.
+const RECORDINGS: [Recording; 6] = [
+    Recording { name: "native", guest: None, without: None, options: &[], studies: &StudyName::PUBLISHED },
+    in_guest("guest-6.1", "6.1"),
+    in_guest("guest-7.2", "7.2"),
+    Recording { without: Some("aes"), studies: &[StudyName::Netdev], ..in_guest("guest-6.1-without-aes", "6.1") },
+    Recording {
+        options: &["--arms=user-limited,kernel-limited,nginx-limited,nginx-ktls-limited"],
+        studies: &[StudyName::Container],
+        ..in_guest("guest-6.1-half-a-processor", "6.1")
+    },
+    Recording {
+        options: &["--arms=user,kernel,nginx,nginx-ktls", "--limit-bandwidth=100"],
+        studies: &[StudyName::Container],
+        ..in_guest("guest-6.1-100-mbit", "6.1")
+    },
+];

@@ -278,5 +278,6 @@ You need kernel TLS (`modprobe tls`), nginx and an idle machine with at least tw
 attach it to an issue. Or unpack it in `bench/studies/`, make this page again and open a pull request.
 
 `sealion-lab studies bench/studies --record quick --page docs/studies.md` makes this page from new runs. It records a run on this machine, one in each guest kernel,
-6.1 and 7.2, and the netdev study on a processor without AES. A guest takes half an hour. `--only guest-7.2` records one of them.
+6.1 and 7.2, the netdev study on a processor without AES, and the container study with half a processor and with 100 Mbit/s. A guest takes half an hour.
+`--only guest-7.2` records one of them.
 ";
