@@ -103,6 +103,14 @@ pub fn helm() -> Result<PathBuf> {
     from_go("helm", |_| "helm.sh/helm/v3/cmd/helm@v3.22.0".to_owned())
 }
 
+/// vegeta, a load generator in Go, in the cache; built as Pebble is. It needs Go 1.21 or later.
+///
+/// # Errors
+/// It cannot be built.
+pub fn vegeta() -> Result<PathBuf> {
+    from_go("vegeta", |_| "github.com/tsenart/vegeta/v12@v12.13.0".to_owned())
+}
+
 /// mdBook, which makes the documentation a site, in the cache; built by cargo, without its server.
 ///
 /// # Errors

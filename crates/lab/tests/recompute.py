@@ -207,6 +207,39 @@ def deployed(root):
             value = median(costs[cell, False, arm]) / median(costs[cell, False, base])
             check(f"BENCHMARKING, {name}, {arm}", lines[name][column], value)
 
+    def of(arm, size, many=False):
+        return [
+            row
+            for row in raw
+            if (row["arm"], row["size"], "files=" in row["cell"], bool(row["rate"])) == (arm, str(size), many, not many)
+        ]
+
+    least, most = re.search(r"vary most: from (.*?) to (.*?) µs in seven rounds", text).groups()
+    sites = [cost(row) / 1e3 for row in of("user-sites", 4096, True)]
+    check("BENCHMARKING, three sites, least", least, min(sites))
+    check("BENCHMARKING, three sites, most", most, max(sites))
+    share = re.search(r"Sealion with its\s+access log takes (.*?) of `nginx-files`", text)[1]
+    logs = [median(cost(row) for row in of(arm, 4096, True)) for arm in ("user-log", "nginx-files")]
+    check("BENCHMARKING, 100,000 files", share, logs[0] / logs[1])
+    said = re.search(r"(\d+) µs of both at 1 kB; (\d+) µs, and (\d+) µs of nginx, at 16 kB", text).groups()
+    for number, arm, size in zip(said, ("user-log", "user-log", "nginx-log"), (1024, 16384, 16384)):
+        check(f"BENCHMARKING, half the load, {arm}, {size}", number, median(percentile(row["latency"], 0.5) for row in of(arm, size)) / 1e3)
+
+
+def counts(path):
+    return {(row["cell"], row["arm"]): cost(row) for row in rows(path)}
+
+
+def counted(root):
+    """The table of the bare sender in BENCHMARKING.md."""
+    text = (root / "BENCHMARKING.md").read_text()
+    names = {name: name.replace(" kB", "k").replace(" MB", "m") for name in ("1 kB", "16 kB", "64 kB", "256 kB", "1 MB")}
+    guard = [counts(root / f"bench/guard/raw/{kernel}.csv") for kernel in ("6.1", "7.2")]
+    for line in table(text, "for a response, from `bench/guard`:")[1:]:
+        values = [kernel[names[line[0]], arm] for kernel in guard for arm in ("floor", "kernel", "nginx-ktls")]
+        for cell, value in zip(line[1:], values, strict=True):
+            check(f"BENCHMARKING, bare sender, {line[0]}", cell, value / 1e3)
+
 
 def size_of(name):
     unit = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -259,11 +292,163 @@ def studies(root):
         check("studies, native, throughput of user against nginx", shown, 100 * (value - 1))
 
 
+def numbers(text):
+    """The numbers of a cell, without their thousands separators."""
+    return re.findall(r"[0-9]+(?:\.[0-9]+)?", text.replace(",", ""))
+
+
+def carried(lines, columns):
+    """Rows whose empty first cells repeat the row above."""
+    above = [""] * columns
+    for line in lines:
+        above = [cell or last for cell, last in zip(line[:columns], above)]
+        yield above, line[columns:]
+
+
+SIZES = {"16 kB": "16k", "100 kB": "100k", "1 MB": "1m", "4 MB": "4m"}
+VISITS = {"new": "new", "idle before": "warm"}
+
+
+def networks(root):
+    text = (root / "docs/networks.md").read_text()
+    data = root / "bench/networks"
+
+    def of(name, path, page, visit, arm):
+        with open(data / f"{name}.csv", newline="") as file:
+            key = (path, SIZES[page], VISITS[visit], arm)
+            found = [row for row in csv.DictReader(file) if (row["path"], row["page"], row["visit"], row["arm"]) == key]
+        return found[0]
+
+    for (path, page, visit), cells in carried(table(text, "Without loss, three requests each:")[1:], 3):
+        name = "no-loss-200" if path.startswith("200") else "no-loss-80"
+        for place, (column, arm) in enumerate((c, a) for c in ("first_p50", "last_p50") for a in ("user", "user-h2", "user-h3")):
+            check(f"networks, {path}, {page}, {visit}, {arm}", cells[place], float(of(name, path, page, visit, arm)[column]))
+    for (path, page, visit), cells in carried(table(text, "CUBIC by RFC 8312")[1:], 3):
+        delay = path.split()[0]
+        full = f"{path} loss"
+        h2, before, h3 = (
+            of(name, full, page, visit, arm)
+            for name, arm in ((f"h2-{delay}", "user-h2"), (f"h3-{delay}-before", "user-h3"), (f"h3-{delay}", "user-h3"))
+        )
+        shown = [number for cell in cells for number in numbers(cell)]
+        values = [h2["first_p50"], h3["first_p50"], *(row[c] for row in (h2, before, h3) for c in ("last_p50", "last_p90"))]
+        for number, value in zip(shown, values, strict=True):
+            check(f"networks, {full}, {page}, {visit}", number, float(value))
+    series = [(f"{line[0]} of 100", line[1:], "80 ms, 50 Mbit/s, 1 % loss", f"1m-{line[0]}") for line in table(text, "two guests side by side:")[1:]]
+    series += [("of 60", line, "200 ms, 20 Mbit/s, 1 % loss", "200-1m") for line in table(text, "which the tables above have not:")[1:]]
+    for label, cells, path, name in series:
+        for cell, (visit, arm) in zip(cells, ((v, a) for v in ("new", "idle before") for a in ("h2", "h3")), strict=True):
+            row = of(f"{arm}-{name}", path, "1 MB", visit, f"user-{arm}")
+            for number, column in zip(numbers(cell), ("last_p50", "last_p90"), strict=True):
+                check(f"networks, {label}, {visit}, {arm}", number, float(row[column]))
+    with open(data / "urgent.csv", newline="") as file:
+        urgent = list(csv.DictReader(file))
+    for line, ktls in zip(table(text, "from the request to the last byte:")[1:], ("never", "always"), strict=True):
+        for cell, program, place in ((line[1], "before", 0), (line[2], "after", 1)):
+            times = [float(row["ms"]) for row in urgent if (row["ktls"], row["program"]) == (ktls, program)]
+            for number, value in zip(numbers(cell), (median(times), min(times), max(times)), strict=True):
+                check(f"networks, urgent, {line[0]}, {program}", number, value)
+            bytes_before = median(float(row["bytes_before"]) for row in urgent if (row["ktls"], row["program"]) == (ktls, program))
+            check(f"networks, urgent, {line[0]}, bytes {program}", numbers(line[3])[place], bytes_before / 1e3)
+
+
+def benchmarks(root):
+    lines = table((root / "docs/benchmarks.md").read_text(), "<!-- instructions: ../bench/guard -->")
+    kernels = [rows(root / f"bench/guard/raw/{kernel}.csv") for kernel in ("6.1", "7.2")]
+    pairs = [("nginx", "user"), ("nginx-log", "user-log"), ("nginx-ktls", "kernel")]
+    names = {
+        "1 kB": "1k", "16 kB": "16k", "64 kB": "64k", "256 kB": "256k", "1 MB": "1m",
+        "1 kB, HTTP/2, 1 at a time": "1k h2 1", "1 kB, HTTP/2, 16 at a time": "1k h2 16",
+        "64 kB, HTTP/2, 1 at a time": "64k h2 1", "1 MB, HTTP/2, 1 at a time": "1m h2 1",
+        "1 kB, each with a full handshake": "1k × 1", "1 kB, each with a resumed handshake": "1k × 1 resumed",
+    }
+    for line in lines[1:]:
+        for place, (peer, ours) in enumerate(pairs):
+            for number, raw in enumerate(kernels):
+                counts = [
+                    [cost(row) for row in raw if (row["cell"], row["arm"]) == (names[line[0]], arm)] for arm in (peer, ours)
+                ]
+                if not all(counts):
+                    continue
+                values = [counts[0][0] / 1e3, counts[1][0] / 1e3, counts[1][0] / counts[0][0]]
+                for cell, value in zip(line[1 + 3 * place : 4 + 3 * place], values, strict=True):
+                    check(f"benchmarks, {line[0]}, {ours}, kernel {number}", cell.split(" / ")[number], value)
+
+
+def spread(values):
+    return median(values), min(values), max(values)
+
+
+def applications(root):
+    with open(root / "bench/applications/compress.csv", newline="") as file:
+        raw = list(csv.DictReader(file))
+    arms = [("nginx", "gzip 5"), ("sealion", "gzip 5"), ("sealion", "br 4"), ("sealion", "zstd 3")]
+    for line in table((root / "docs/compression.md").read_text(), "### CPU")[1:]:
+        kind, size = line[0].split(", ")
+        of = {
+            arm: {
+                row["round"]: row
+                for row in raw
+                if (row["content"], row["size"], row["server"], row["coding"]) == (kind.lower(), size, *arm)
+            }
+            for arm in arms
+        }
+        for cell, arm in zip(line[1:], arms, strict=True):
+            cpu = {number: float(row["cpu_us"]) for number, row in of[arm].items()}
+            values = [median(cpu.values())]
+            if arm != arms[0]:
+                values += spread([value / float(of[arms[0]][number]["cpu_us"]) for number, value in cpu.items()])
+            values.append(float(next(iter(of[arm].values()))["bytes"]))
+            for number, value in zip(numbers(cell), values, strict=True):
+                check(f"compression, {line[0]}, {arm}", number, value)
+    with open(root / "bench/applications/download.csv", newline="") as file:
+        raw = list(csv.DictReader(file))
+    lines = table((root / "docs/authorised-downloads.md").read_text(), "## What it costs")[1:]
+    for line, server in zip(lines, ("nginx", "sealion"), strict=True):
+        static, accel = (
+            {row["round"]: float(row["cpu_s"]) for row in raw if (row["server"], row["how"]) == (server, how)}
+            for how in ("static", "accel")
+        )
+        values = [median(static.values()), median(accel.values()), *spread([accel[number] / static[number] for number in static])]
+        shown = [number for cell in line[1:4] for number in numbers(cell)]
+        for number, value in zip(shown, values, strict=True):
+            check(f"authorised downloads, {server}", number, value)
+
+
+def upgrade(root):
+    def column(name, key):
+        with open(root / f"bench/upgrade/{name}.csv", newline="") as file:
+            return [float(row[key]) for row in csv.DictReader(file)]
+
+    ends = column("many", "to_the_end_of_the_old_process_ms")
+    found = re.search(r"9,000 idle ones\nin (.*?) s ", (root / "README.md").read_text())
+    check("README, upgrade", found[1], median(ends) / 1e3)
+    lines = {line[0]: line[1] for line in table((root / "docs/operations.md").read_text(), "### Costs of an upgrade")}
+    shown = next(value for name, value in lines.items() if name.startswith("9,000 idle"))
+    for number, value in zip(numbers(shown), (min(ends), max(ends)), strict=True):
+        check("operations, the end of the old process in tens of ms", str(int(number) // 10), value / 10)
+    pauses = column("pause", "longest_ms")
+    shown = numbers(next(value for name, value in lines.items() if name.startswith("the longest request")))
+    for number, value in zip(shown, (median(pauses), len(pauses), max(pauses)), strict=True):
+        check("operations, the longest request", number, value)
+    with open(root / "bench/upgrade/messages.csv", newline="") as file:
+        messages = {row["protocol"]: float(row["bytes"]) for row in csv.DictReader(file)}
+    shown = lines["the message that passes an idle connection"]
+    for number, protocol in zip(re.findall(r"([0-9]+) bytes", shown), ("http/1.1", "h2"), strict=True):
+        check(f"operations, a message of {protocol}", number, messages[protocol])
+    shares = [new / old for new, old in zip(column("many", "new_kb"), column("many", "old_kb"))]
+    shown = numbers(next(value for name, value in lines.items() if name.startswith("resident memory")))
+    for number, value in zip(shown, (min(shares), max(shares)), strict=True):
+        check("operations, memory of an upgrade", number, value)
+
+
 def main():
     root = Path(sys.argv[1])
-    readme(root)
-    deployed(root)
-    studies(root)
+    for page in (readme, deployed, counted, studies, networks, benchmarks, applications, upgrade):
+        before = figures
+        page(root)
+        if figures == before:
+            wrong.append(f"{page.__name__}: no figure is recomputed")
     for line in wrong:
         print(line)
     print(f"{figures - len(wrong)} of {figures} figures agree")

@@ -56,6 +56,8 @@ const NEEDS: &[(&str, &[&str])] = &[
     ("Pebble and bind9", &["server::acme::"]),
     ("chromium", &["server::browser::"]),
     ("redis-server and haproxy", &["server::cache::fleet::"]),
+    ("python3", &["lab::recompute::"]),
+    ("nginx and vegeta", &["lab::runs::vegeta_loads_the_servers_of_the_container_study"]),
     ("zstd", &["server::encoding::the_sibling_that_the_client_likes_best_is_sent_and_decodes_to_the_original"]),
     ("h2spec", &["server::http2::h2spec_finds_no_violation", "server::plain::h2spec_finds_no_violation_without_tls"]),
     (

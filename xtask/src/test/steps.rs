@@ -110,6 +110,8 @@ pub(super) fn download(wanted: &Downloads) -> Vec<(&'static str, Result<()>)> {
         results.push(("go", sealion_guest::tools::ensure(&[("go", "golang-go")])));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
         results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
+        // The client of the container study.
+        results.push(("vegeta", sealion_guest::tools::vegeta().map(drop)));
         results.push(("packages of Node and Python", sealion_guest::tools::packages()));
     }
     if !wanted.kernels.is_empty() {

@@ -1,9 +1,11 @@
 //! Limits of servers: processors and memory by a cgroup (version 2), bandwidth by a shaped loopback interface.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -27,16 +29,25 @@ pub(crate) struct Group {
 }
 
 impl Limits {
-    /// The group for servers; `None` without limits.
+    /// The limits of the arms that have them in the container study, whose source names none: half a processor and
+    /// 512 MiB.
+    pub(crate) const CONTAINER: Self = Self { cpus: Some(0.5), memory: Some(512 << 20), bandwidth: None };
+
+    /// The group `name` for servers; `None` without limits of processors and memory.
     ///
     /// # Errors
     /// This system has no cgroup v2 with the controllers, or this process may not make a group.
-    pub(crate) fn group(&self) -> Result<Option<Group>> {
-        if sealion_guest::is_inside() && !self.files().is_empty() {
-            // Nothing else mounts it there.
-            run("mount", "mount", &["-t", "cgroup2", "none", ROOT])?;
+    pub(crate) fn group(&self, name: &str) -> Result<Option<Group>> {
+        if !self.files().is_empty() {
+            mount_in_guest()?;
         }
-        self.group_in(Path::new(ROOT))
+        self.group_in(Path::new(ROOT), name)
+    }
+
+    /// The reason why this machine has no such group; `None` if it has.
+    pub(crate) fn absent(&self) -> Option<String> {
+        // A group of a run that only asks has no process, and is removed at once.
+        self.group(PROBE).err().map(|why| format!("{why:#}"))
     }
 
     /// Has this program begin again in a network namespace of its own, if the bandwidth is limited. A guest is one. Call it
@@ -74,7 +85,7 @@ impl Limits {
         .context("the loopback interface cannot be limited: the kernel needs sch_tbf; or use --guest")
     }
 
-    fn group_in(&self, root: &Path) -> Result<Option<Group>> {
+    fn group_in(&self, root: &Path, name: &str) -> Result<Option<Group>> {
         let files = self.files();
         if files.is_empty() {
             return Ok(None);
@@ -82,7 +93,7 @@ impl Limits {
         let known = fs::read_to_string(root.join("cgroup.controllers"));
         let known = known.with_context(|| {
             format!(
-                "no cgroup v2 at {}, which --limit-cpus and --limit-memory need: boot with it, or leave them out",
+                "no cgroup v2 at {}, which limits of processors and memory need: boot with it, or leave them out",
                 root.display()
             )
         })?;
@@ -98,7 +109,7 @@ impl Limits {
             fs::write(&control, format!("+{controller}"))
                 .with_context(|| format!("cannot enable {controller} in {}: limits need root", control.display()))?;
         }
-        let directory = root.join(format!("sealion-lab-{}", std::process::id()));
+        let directory = root.join(format!("sealion-lab-{}-{name}", std::process::id()));
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}: limits need root", directory.display()))?;
         let group = Group { directory };
@@ -129,6 +140,15 @@ impl Limits {
     }
 }
 
+/// Mounts cgroup v2 in a guest, where nothing else does.
+fn mount_in_guest() -> Result<()> {
+    let is_mounted = || Path::new(ROOT).join("cgroup.controllers").exists();
+    if !sealion_guest::is_inside() || is_mounted() {
+        return Ok(());
+    }
+    run("mount", "mount", &["-t", "cgroup2", "none", ROOT])
+}
+
 fn run(program: &str, package: &str, arguments: &[&str]) -> Result<()> {
     // The shell of a guest prefers its own ip and tc, which lack these options.
     let path = find_program(program).with_context(|| format!("no program {program}: install {package}"))?;
@@ -146,10 +166,23 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group with processes stays, and so do its limits on them.
-        let _ = fs::remove_dir(&self.directory);
+        // The workers of a server that was killed end a little later than the server. A group with processes stays, and
+        // so do its limits on them.
+        for _ in 0..LEAVING {
+            let removed = fs::remove_dir(&self.directory);
+            if !removed.is_err_and(|why| why.kind() == ErrorKind::ResourceBusy) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
+
+/// Looks for the end of a group's processes, 10 ms apart.
+const LEAVING: u32 = 100;
+
+/// The name of a group that shows whether there may be one.
+const PROBE: &str = "probe";
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -170,13 +203,13 @@ mod tests {
     fn limits_become_files_of_a_group() {
         let root = tempfile::tempdir().expect("a directory");
         let limits = Limits { cpus: Some(0.5), memory: Some(512 << 20), bandwidth: Some(100) };
-        let why = limits.group_in(root.path()).unwrap_err();
+        let why = limits.group_in(root.path(), "servers").unwrap_err();
         assert!(format!("{why:#}").contains("no cgroup v2 at"), "{why:#}");
         fs::write(root.path().join("cgroup.controllers"), "cpuset cpu io\n").expect("a file");
-        let why = limits.group_in(root.path()).unwrap_err();
+        let why = limits.group_in(root.path(), "servers").unwrap_err();
         assert!(format!("{why:#}").contains("has no controller memory"), "{why:#}");
         fs::write(root.path().join("cgroup.controllers"), "cpuset cpu io memory\n").expect("a file");
-        let group = limits.group_in(root.path()).expect("a group").expect("limits");
+        let group = limits.group_in(root.path(), "servers").expect("a group").expect("limits");
         let text = |file: &str| fs::read_to_string(group.directory().join(file)).expect("a file");
         assert_eq!((text("cpu.max").as_str(), text("memory.max").as_str()), ("50000 100000", "536870912"));
         assert_eq!(
@@ -188,7 +221,7 @@ mod tests {
 
     #[test]
     fn without_limits_no_group_is_needed() {
-        assert!(Limits::default().group_in(Path::new("/nowhere")).expect("no limits").is_none());
+        assert!(Limits::default().group_in(Path::new("/nowhere"), "servers").expect("no limits").is_none());
         assert_eq!(Limits::default().in_words(), None);
     }
 }

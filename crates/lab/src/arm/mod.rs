@@ -7,6 +7,7 @@ mod nic;
 mod peer;
 mod process;
 mod sealion;
+mod vegeta;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -30,6 +31,7 @@ pub(crate) use peer::Peer;
 pub(crate) use process::{Process, end_all};
 use sealion::Deployment;
 pub(crate) use sealion::{Sealion, start_logging_moves};
+pub(crate) use vegeta::Vegeta;
 
 /// A server in one configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,10 +84,34 @@ pub(crate) enum Arm {
     NginxDefault,
     /// [`Self::NginxDefault`] with `ssl_conf_command Options KTLS`.
     NginxDefaultKtls,
+    /// The arm under limits of processors and memory, as the container study had them.
+    Limited(Base),
+    /// The arm, loaded by vegeta.
+    Vegeta(Base),
     /// Sealion with `--ktls always`, over a network card that seals.
     Nic,
     /// A server that is already running.
     Peer(Peer),
+}
+
+/// The arms that the container study compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Base {
+    User,
+    Kernel,
+    Nginx,
+    NginxKtls,
+}
+
+impl Base {
+    fn arm(self) -> Arm {
+        match self {
+            Self::User => Arm::User,
+            Self::Kernel => Arm::Kernel,
+            Self::Nginx => Arm::Nginx,
+            Self::NginxKtls => Arm::NginxKtls,
+        }
+    }
 }
 
 /// The format of Sealion's access log.
@@ -147,6 +173,8 @@ pub(crate) struct Setup {
     pub(crate) calibration: Option<PathBuf>,
     /// The process of the server that is already running.
     pub(crate) peer_pid: Option<u32>,
+    /// The client of the arms that have it.
+    pub(crate) vegeta: Option<Vegeta>,
 }
 
 /// How clients reach a server.
@@ -181,11 +209,13 @@ pub(crate) struct Server {
     pub(crate) process: Option<Process>,
     /// The server behind a proxy, whose cost is not measured.
     pub(crate) _behind: Option<Process>,
+    /// The cgroup of this server alone; removed after its process has ended.
+    pub(crate) _group: Option<Group>,
 }
 
 impl Arm {
     /// Arms of Sealion and nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 31] = [
+    pub(crate) const OWN: [Self; 39] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -217,6 +247,14 @@ impl Arm {
         Self::Observed(Ktls::Never),
         Self::Observed(Ktls::Always),
         Self::Observed(Ktls::Auto),
+        Self::Limited(Base::User),
+        Self::Limited(Base::Kernel),
+        Self::Limited(Base::Nginx),
+        Self::Limited(Base::NginxKtls),
+        Self::Vegeta(Base::User),
+        Self::Vegeta(Base::Kernel),
+        Self::Vegeta(Base::Nginx),
+        Self::Vegeta(Base::NginxKtls),
     ];
 
     /// Whether the server writes an access log.
@@ -237,6 +275,7 @@ impl Arm {
             Self::Cache(Ktls::Always) | Self::NginxCacheKtls => Claim::Kernel,
             Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
             Self::Kernel | Self::Observed(Ktls::Always) | Self::NginxKtls => Claim::Kernel,
+            Self::Limited(base) | Self::Vegeta(base) => base.arm().claim(),
             Self::Nic => Claim::Device,
             Self::Peer(peer) if peer.is_here() => peer.named.as_ref().map_or(Claim::Nothing, |arm| arm.claim()),
             Self::Auto | Self::Cache(Ktls::Auto) | Self::Observed(Ktls::Auto) | Self::Peer(_) => Claim::Nothing,
@@ -293,7 +332,19 @@ impl Arm {
                 | Self::NginxCache
                 | Self::NginxCacheKtls
                 | Self::NginxKtls
+                | Self::Limited(Base::Nginx | Base::NginxKtls)
+                | Self::Vegeta(Base::Nginx | Base::NginxKtls)
         )
+    }
+
+    /// Whether vegeta sends its requests.
+    pub(crate) fn is_vegeta(&self) -> bool {
+        matches!(self, Self::Vegeta(_))
+    }
+
+    /// Whether it has limits of its own.
+    pub(crate) fn is_limited(&self) -> bool {
+        matches!(self, Self::Limited(_))
     }
 
     /// Whether it needs an nginx, as the server or behind it.
@@ -302,10 +353,18 @@ impl Arm {
     }
 
     /// The reason why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof
-    /// shows whether it used kernel TLS.
-    pub(crate) fn absent(&self, probe: &Probe, place: Place) -> Option<String> {
+    /// shows whether it used kernel TLS. `vegeta`: the program that `--vegeta` names.
+    pub(crate) fn absent(&self, probe: &Probe, place: Place, vegeta: Option<&Path>) -> Option<String> {
         match self {
             Self::Kernel if !probe.any_tx() => Some(no_kernel_tls(probe)),
+            Self::Limited(base) => base.arm().absent(probe, place, vegeta).or_else(|| Limits::CONTAINER.absent()),
+            Self::Vegeta(_) if place.client == ClientPlace::Elsewhere => {
+                Some("vegeta runs on this machine: measure it without --agent".to_owned())
+            }
+            Self::Vegeta(base) => base
+                .arm()
+                .absent(probe, place, vegeta)
+                .or_else(|| Vegeta::find(vegeta).err().map(|why| format!("{why:#}"))),
             Self::Nic => nic::absent(&nic::cards(), nic::interface_of(place.address).as_deref(), place)
                 .or_else(|| (!probe.any_tx()).then(|| no_kernel_tls(probe))),
             _ => None,
@@ -321,13 +380,14 @@ impl Arm {
         }
     }
 
-    /// Whether this arm is measured in a cell. An arm of HTTP/2 or HTTP/3 is measured in closed loops over connections
-    /// that stay open, by a suite of TLS 1.3, where other arms have HTTP/1.1.
+    /// Whether this arm is measured in a cell. An arm of HTTP/2 or HTTP/3, or with vegeta as the client, is measured in
+    /// closed loops over connections that stay open, by a suite of TLS 1.3, where other arms have HTTP/1.1.
     pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
         let is_tls13 = !matches!(cell.suite, Suite::Tls12Aes128Gcm | Suite::Tls12Aes256Gcm);
         let is_closed = cell.calls.is_none() && cell.rate.is_none() && !cell.resume;
         let is_plain = matches!(cell.scene, Scene::Alone | Scene::Many { .. }) && cell.protocol == Protocol::Http1;
-        self.transport() == Transport::Tcp || (is_tls13 && is_closed && is_plain)
+        let is_any = self.transport() == Transport::Tcp && !self.is_vegeta();
+        is_any || (is_tls13 && is_closed && is_plain && !(self.is_vegeta() && cell.scene != Scene::Alone))
     }
 
     /// Starts the server and waits until it accepts connections.
@@ -372,8 +432,25 @@ impl Arm {
             Self::Nginx | Self::NginxKtls | Self::NginxLog | Self::NginxLogKtls => nginx::start(setup, self, None),
             Self::NginxDefault | Self::NginxDefaultKtls => nginx::start(setup, self, None),
             Self::NginxHttp2 | Self::NginxHttp3 | Self::NginxFiles => nginx::start(setup, self, None),
+            Self::Limited(_) => {
+                let group = Limits::CONTAINER.group(&self.to_string())?;
+                let directory = group.as_ref().map(|group| group.directory().to_owned());
+                let server = self.start_base(&Setup { group: directory, ..setup.clone() })?;
+                let limits = Limits::CONTAINER.in_words().unwrap_or_default();
+                Ok(Server { _group: group, command: format!("{} ({limits})", server.command), ..server })
+            }
+            Self::Vegeta(_) => self.start_base(setup),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
+    }
+
+    /// The server of an arm with limits or with vegeta. nginx has a directory for each arm.
+    fn start_base(&self, setup: &Setup) -> Result<Server> {
+        if self.is_nginx() {
+            return nginx::start(setup, self, None);
+        }
+        let ktls = if self.claim() == Claim::Kernel { Ktls::Always } else { Ktls::Never };
+        sealion::start(setup, &Deployment::new(ktls))
     }
 }
 
@@ -423,6 +500,8 @@ impl fmt::Display for Arm {
             Self::NginxDefault => "nginx-default",
             Self::NginxDefaultKtls => "nginx-default-ktls",
             Self::Nic => "nic",
+            Self::Limited(base) => return write!(f, "{}-limited", base.arm()),
+            Self::Vegeta(base) => return write!(f, "{}-vegeta", base.arm()),
             Self::Peer(peer) => {
                 let name = peer.named.as_ref().map(|arm| format!("{arm}=")).unwrap_or_default();
                 return write!(f, "{name}{}", peer.url);
@@ -461,6 +540,15 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| candidate.is_file())
+}
+
+/// The cache of `cargo xtask`.
+fn xtask_cache() -> Option<PathBuf> {
+    Some(match (std::env::var_os("SEALION_GUEST_CACHE"), std::env::var_os("XDG_CACHE_HOME")) {
+        (Some(cache), _) => cache.into(),
+        (None, Some(cache)) => PathBuf::from(cache).join("sealion/guest"),
+        (None, None) => std::env::home_dir()?.join(".cache/sealion/guest"),
+    })
 }
 
 /// The SHA-256 of a program or file, in hexadecimal.
@@ -510,6 +598,31 @@ mod tests {
             assert!(others.iter().all(|cell| !arm.has_cell(cell)), "{arm}");
         }
         assert!(others.iter().all(|cell| Arm::User.has_cell(cell)));
+    }
+
+    #[test]
+    fn arms_with_limits_and_with_vegeta_are_other_arms_elsewhere() {
+        let closed = Cell::closed(1024, None, 4, crate::load::Extent::Requests(1));
+        let many = Cell { scene: Scene::Many { files: 2 }, ..closed.clone() };
+        let probe = sealion_ktls::probe::probe();
+        let place = |client| Place { address: std::net::Ipv4Addr::LOCALHOST.into(), client };
+        let nowhere = Some(Path::new("/nowhere/vegeta"));
+        for (name, claim) in [("user", Claim::UserSpace), ("nginx", Claim::UserSpace), ("nginx-ktls", Claim::Kernel)] {
+            let base: Arm = name.parse().expect("an arm");
+            let limited: Arm = format!("{name}-limited").parse().expect("an arm");
+            let vegeta: Arm = format!("{name}-vegeta").parse().expect("an arm");
+            for arm in [&limited, &vegeta] {
+                assert_eq!((arm.claim(), arm.is_nginx(), arm.is_ours()), (claim, base.is_nginx(), base.is_ours()));
+                assert_eq!((arm.is_limited(), arm.is_vegeta()), (*arm == limited, *arm == vegeta));
+                assert!(arm.has_cell(&closed));
+            }
+            assert!(limited.has_cell(&many) && !vegeta.has_cell(&many));
+            let absent = |client| vegeta.absent(&probe, place(client), nowhere).unwrap_or_default();
+            assert!(absent(ClientPlace::Here).contains("there is no vegeta at"), "{}", absent(ClientPlace::Here));
+            assert!(absent(ClientPlace::Elsewhere).contains("without --agent"), "{}", absent(ClientPlace::Elsewhere));
+            let why = limited.absent(&probe, place(ClientPlace::Here), None);
+            assert_eq!(why, Limits::CONTAINER.absent(), "{limited}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Arm, Certificate, Process, Server, Setup, Transport, find_program, shown};
+use super::{Arm, Certificate, Process, Server, Setup, Transport, find_program, shown, xtask_cache};
 use crate::proof::Claim;
 
 /// The nginx program and its version.
@@ -130,6 +130,7 @@ fn start_as(
         configuration,
         process: Some(process),
         _behind: None,
+        _group: None,
     })
 }
 
@@ -235,10 +236,5 @@ const OTHER_OPEN: u64 = 2000;
 
 /// The nginx that `cargo xtask` unpacks for guests.
 fn in_cache() -> Option<PathBuf> {
-    let cache = match (std::env::var_os("SEALION_GUEST_CACHE"), std::env::var_os("XDG_CACHE_HOME")) {
-        (Some(cache), _) => cache.into(),
-        (None, Some(cache)) => PathBuf::from(cache).join("sealion/guest"),
-        (None, None) => std::env::home_dir()?.join(".cache/sealion/guest"),
-    };
-    Some(cache.join("nginx/usr/sbin/nginx"))
+    Some(xtask_cache()?.join("nginx/usr/sbin/nginx"))
 }

@@ -42,6 +42,7 @@ impl Peer {
             configuration: String::new(),
             process: None,
             _behind: None,
+            _group: None,
         })
     }
 }

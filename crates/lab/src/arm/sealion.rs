@@ -227,6 +227,7 @@ fn started(setup: &Setup, arguments: &[String], configuration: String) -> Result
         configuration,
         process: Some(process),
         _behind: None,
+        _group: None,
     })
 }
 

@@ -180,6 +180,7 @@ fn options(args: &AdviseArgs, cells: &[crate::study::Cell], has_kernel: bool) ->
         files: args.files.clone(),
         sealion: args.sealion.clone(),
         nginx: args.nginx.clone(),
+        vegeta: None,
         address: std::net::Ipv4Addr::LOCALHOST.into(),
         agent: None,
         server_cores: None,

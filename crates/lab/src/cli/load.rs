@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 
+use super::live;
 use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Protocol, Read, Suite};
 
 /// Arguments of `sealion-lab load`.
@@ -87,6 +88,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
+    /// Show rate and failures on standard error meanwhile, each second [default: if it is a terminal]
+    #[arg(long)]
+    live: bool,
+
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -119,7 +124,7 @@ enum SuiteArg {
 /// Exit code 1 if anything failed.
 pub(crate) fn main(args: &LoadArgs) -> Result<ExitCode> {
     let plan = plan(args)?;
-    let outcome = load::run(&plan)?;
+    let outcome = if args.live || live::is_wanted() { live::run(&plan)? } else { load::run(&plan)? };
     if args.json {
         super::print(&(serde_json::to_string_pretty(&json(&plan, &outcome))? + "\n"))?;
     } else {

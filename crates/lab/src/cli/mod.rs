@@ -6,6 +6,7 @@ mod diff;
 mod guard;
 mod handshake_cost;
 mod instructions;
+mod live;
 mod load;
 mod network;
 mod report;

@@ -67,6 +67,10 @@ pub(crate) struct RunArgs {
     /// Path of nginx [default: in PATH, or the one in the cache of `cargo xtask`]
     #[arg(long, value_name = "PATH")]
     nginx: Option<PathBuf>,
+    /// Path of vegeta, the client of the arms of that name [default: in PATH, or the one in the cache of
+    /// `cargo xtask`; none in a guest]
+    #[arg(long, value_name = "PATH")]
+    vegeta: Option<PathBuf>,
     /// The address that servers listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
@@ -226,6 +230,7 @@ fn options(args: &RunArgs) -> Result<Options> {
         files: args.files.clone(),
         sealion: args.sealion.clone(),
         nginx: args.nginx.clone(),
+        vegeta: args.vegeta.clone(),
         address: args.address,
         agent: agent(args)?,
         server_cores: args.server_cores.clone(),

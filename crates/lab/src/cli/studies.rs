@@ -24,7 +24,8 @@ pub(crate) struct StudiesArgs {
     #[arg(long, value_enum, value_name = "SCALE")]
     record: Option<Recorded>,
 
-    /// Only these runs: native, guest-6.1, guest-7.2, guest-6.1-without-aes (netdev alone)
+    /// Only these runs: native, guest-6.1, guest-7.2, guest-6.1-without-aes (netdev alone), guest-6.1-half-a-processor and
+    /// guest-6.1-100-mbit (container alone)
     #[arg(long, value_name = "RUN,…", value_delimiter = ',', requires = "record")]
     only: Vec<String>,
 
@@ -82,7 +83,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     }
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
     let chosen = |recording: &Recording| only.is_empty() || only.iter().any(|name| name == recording.name);
-    for Recording { name, guest, without, studies } in RECORDINGS.into_iter().filter(chosen) {
+    for Recording { name, guest, without, options, studies } in RECORDINGS.into_iter().filter(chosen) {
         // All studies of a guest at once would need memory for the files of all studies.
         let mut rows = String::new();
         let mut info: Option<RunInfo> = None;
@@ -104,6 +105,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             }
             run.args(guest.map(|kernel| format!("--guest={kernel}")));
             run.args(without.map(|feature| format!("--without={feature}")));
+            run.args(options);
             if let Some(calibration) = calibration.as_ref().filter(|_| guest.is_none()) {
                 let file = scratch.path().join(CalibrationInfo::FILE);
                 std::fs::write(&file, calibration).with_context(|| format!("cannot write {}", file.display()))?;
@@ -121,8 +123,14 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             rows += body;
             let one = RunInfo::read(&out)?;
             let all = info.get_or_insert_with(|| one.clone());
-            // The directory of a run is only known to this recording.
-            all.commands.push(one.command.replace(&format!("{}/", scratch.path().display()), ""));
+            // The directory of a run is only known to this recording. A guest's command has it below SCRATCH.
+            let name_of_scratch = scratch.path().file_name().unwrap_or_default().display();
+            let directories = [format!("{}/", scratch.path().display()), format!("SCRATCH/{name_of_scratch}/")];
+            all.commands.push(directories.iter().fold(one.command, |command, path| command.replace(path, "")));
+            // Each study has other arms, and other programs for them.
+            all.arms.extend(new_of(one.arms, &all.arms, |arm| &arm.name));
+            all.versions.extend(new_of(one.versions, &all.versions, |version| &version.name));
+            all.programs.extend(new_of(one.programs, &all.programs, |program| &program.name));
             if let Some(text) =
                 std::fs::read_to_string(out.join(CalibrationInfo::FILE)).ok().filter(|_| calibration.is_none())
             {
@@ -143,6 +151,11 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     Ok(())
 }
 
+/// The values whose names none of `known` has.
+fn new_of<T>(values: Vec<T>, known: &[T], name: impl Fn(&T) -> &String) -> Vec<T> {
+    values.into_iter().filter(|value| !known.iter().any(|other| name(other) == name(value))).collect()
+}
+
 /// This command without the directory of the program.
 fn recording_command() -> String {
     let all = super::command_line();
@@ -157,21 +170,30 @@ struct Recording {
     guest: Option<&'static str>,
     /// A feature that the guest's processor lacks.
     without: Option<&'static str>,
+    /// Further options of `sealion-lab run`.
+    options: &'static [&'static str],
     studies: &'static [StudyName],
 }
 
-/// The netdev talk also compares with a processor without AES instructions.
-const RECORDINGS: [Recording; 4] = {
-    let all = &StudyName::PUBLISHED;
-    [
-        Recording { name: "native", guest: None, without: None, studies: all },
-        Recording { name: "guest-6.1", guest: Some("6.1"), without: None, studies: all },
-        Recording { name: "guest-7.2", guest: Some("7.2"), without: None, studies: all },
-        Recording {
-            name: "guest-6.1-without-aes",
-            guest: Some("6.1"),
-            without: Some("aes"),
-            studies: &[StudyName::Netdev],
-        },
-    ]
-};
+/// All studies in a guest, with the studies' arms.
+const fn in_guest(name: &'static str, series: &'static str) -> Recording {
+    Recording { name, guest: Some(series), without: None, options: &[], studies: &StudyName::PUBLISHED }
+}
+
+/// The netdev talk also compares with a processor without AES instructions, and the container test under limits.
+const RECORDINGS: [Recording; 6] = [
+    Recording { name: "native", guest: None, without: None, options: &[], studies: &StudyName::PUBLISHED },
+    in_guest("guest-6.1", "6.1"),
+    in_guest("guest-7.2", "7.2"),
+    Recording { without: Some("aes"), studies: &[StudyName::Netdev], ..in_guest("guest-6.1-without-aes", "6.1") },
+    Recording {
+        options: &["--arms=user-limited,kernel-limited,nginx-limited,nginx-ktls-limited"],
+        studies: &[StudyName::Container],
+        ..in_guest("guest-6.1-half-a-processor", "6.1")
+    },
+    Recording {
+        options: &["--arms=user,kernel,nginx,nginx-ktls", "--limit-bandwidth=100"],
+        studies: &[StudyName::Container],
+        ..in_guest("guest-6.1-100-mbit", "6.1")
+    },
+];

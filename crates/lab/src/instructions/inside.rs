@@ -32,6 +32,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         address: Ipv4Addr::LOCALHOST.into(),
         calibration: None,
         peer_pid: None,
+        vegeta: None,
     };
     let mut rows = csv::Writer::from_path(out.join("raw.csv"))?;
     for cell in plan.cells_with_floor() {

@@ -93,6 +93,12 @@ pub(crate) fn with_children(root: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
+/// User and system time of a process that ended and was not waited for, in ticks.
+pub(crate) fn ticks(pid: u32) -> Option<u64> {
+    let (user, system) = times(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    Some(user + system)
+}
+
 /// Proportional set size of `pids` in bytes; `None` without permission to read it.
 pub(crate) fn memory(pids: &[u32]) -> Option<u64> {
     pids.iter()

@@ -47,6 +47,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         address: SERVER.into(),
         calibration: None,
         peer_pid: None,
+        vegeta: None,
     };
     let absent = setup.nginx.as_ref().and_then(Nginx::lacks_http3);
     let is_absent = |arm: &Arm| *arm == Arm::NginxHttp3 && absent.is_some();

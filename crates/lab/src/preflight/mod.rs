@@ -105,7 +105,7 @@ fn remembered(largest: Option<u64>, no_metrics_save: Option<&str>) -> Option<Fin
     })
 }
 
-/// Bytes. MEASURED: 1 MB over loopback took 560 µs of CPU with remembered reordering and 360 µs without (BENCHMARKING.md).
+/// Bytes from which a connection meets the metrics of an earlier one (BENCHMARKING.md).
 const METRICS_HURT_FROM: u64 = 1 << 20;
 
 /// Raises the limit on open files for `connections`, for this process and the servers that it starts.

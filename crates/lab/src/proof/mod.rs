@@ -42,8 +42,8 @@ pub(crate) struct Evidence {
     pub(crate) failures: u64,
     /// The first failure in words.
     pub(crate) first_failure: String,
-    /// The only suite that was offered.
-    pub(crate) offered: Suite,
+    /// The only suite that was offered; `None`: the client chose, and does not tell.
+    pub(crate) offered: Option<Suite>,
     /// Negotiated version and suite.
     pub(crate) agreed: String,
     /// Expected and received SHA-256, if the whole body was read.
@@ -72,8 +72,8 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
             Some(_) => {}
         }
     }
-    if !evidence.agreed.ends_with(standard_name(evidence.offered)) {
-        let standard = standard_name(evidence.offered);
+    let standard = evidence.offered.map(standard_name);
+    if let Some(standard) = standard.filter(|standard| !evidence.agreed.ends_with(standard)) {
         return Some(format!("another suite was negotiated: {}, not …{standard}", evidence.agreed));
     }
     // The first connections have no session to resume.
@@ -160,7 +160,7 @@ mod tests {
             requests: 100,
             failures: 0,
             first_failure: String::new(),
-            offered: Suite::Aes128Gcm,
+            offered: Some(Suite::Aes128Gcm),
             agreed: "TLSv1.3 TLS_AES_128_GCM_SHA256".to_owned(),
             body: Some(("aa".to_owned(), Some("aa".to_owned()))),
         }
@@ -266,6 +266,8 @@ mod tests {
             let void = void(Claim::Nothing, &evidence).unwrap_or_else(|| panic!("{evidence:?} must be void"));
             assert!(void.contains(part), "{void}");
         }
+        let untold = Evidence { offered: None, agreed: String::new(), ..evidence() };
+        assert_eq!(void(Claim::Nothing, &untold), None);
         // The body was verified before the measurement, which then need not read it.
         assert_eq!(void(Claim::Nothing, &Evidence { body: None, ..evidence() }), None);
     }

@@ -52,6 +52,10 @@ pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
         "nginx-ktls" => Some("nginx"),
         "nginx-log-ktls" => Some("nginx-log"),
         "nginx-default-ktls" => Some("nginx-default"),
+        "kernel-limited" => Some("user-limited"),
+        "nginx-ktls-limited" => Some("nginx-limited"),
+        "kernel-vegeta" => Some("user-vegeta"),
+        "nginx-ktls-vegeta" => Some("nginx-vegeta"),
         _ => None,
     }
 }

@@ -60,8 +60,10 @@ const SOURCES: [Source; 4] = [
         result: "throughput +35 / +64 / +50 %, mean latency −22 / −42 / −32 % at 10M / 1M / 512k, with the client in a container \
                  on the same machine. Its text says 63 for 1M, and its rows give 63.8. From another computer, and under limits on \
                  processors, memory and bandwidth, it found no difference: 0 to +2 %",
-        apart: "the lab pins each server to one core, and its client shares the machine, so it repeats only the first of the \
-                source's settings. `sealion-lab agent` on another machine repeats the second. By the source's own figures, \
+        apart: "the lab pins each server to one core, and its client shares the machine, as in the first of the source's \
+                settings. `sealion-lab agent` on another machine repeats the second. The third is repeated with limits of \
+                the lab's choice: half a processor and 512 MiB (arms named -limited), or options of the run. Arms named \
+                -vegeta have the source's client. By the source's own figures, \
                 81 × 10 MB, 825 × 1 MB and 1,484 × 0.5 MB a second are all 740 to 825 MB/s: bytes were the limit there. Runs in \
                 guests have a tenth of the workers.",
     },

@@ -199,8 +199,12 @@ fn gaps_of(runs: &[Run]) -> String {
                 .to_owned(),
         );
     }
-    if runs.iter().all(|run| run.info.server_limits.is_empty()) {
+    let has = |run: &Run, end: &str| run.info.arms.iter().any(|arm| arm.name.ends_with(end) && arm.absent.is_empty());
+    if runs.iter().all(|run| run.info.server_limits.is_empty() && !has(run, "-limited")) {
         gaps.push("No run limits processors, memory or bandwidth, as the container study did.".to_owned());
+    }
+    if !runs.iter().any(|run| has(run, "-vegeta")) {
+        gaps.push("No run has vegeta as the client, as the container study did.".to_owned());
     }
     let list: String = gaps.iter().map(|gap| format!("- {gap}\n")).collect();
     format!("## Gaps of these runs\n\n{list}\n")
@@ -274,5 +278,6 @@ You need kernel TLS (`modprobe tls`), nginx and an idle machine with at least tw
 attach it to an issue. Or unpack it in `bench/studies/`, make this page again and open a pull request.
 
 `sealion-lab studies bench/studies --record quick --page docs/studies.md` makes this page from new runs. It records a run on this machine, one in each guest kernel,
-6.1 and 7.2, and the netdev study on a processor without AES. A guest takes half an hour. `--only guest-7.2` records one of them.
+6.1 and 7.2, the netdev study on a processor without AES, and the container study with half a processor and with 100 Mbit/s. A guest takes half an hour.
+`--only guest-7.2` records one of them.
 ";

@@ -8,10 +8,10 @@ use sealion_guest::{Job, Machine, Payload, Series, tools};
 
 use super::paths::Paths;
 use super::{CalibrationSource, Options, Raw, identity};
-use crate::arm::{Arm, Limits, Nginx};
+use crate::arm::{Arm, Limits, Nginx, Vegeta};
 use crate::row::Row;
 use crate::run_info::{Guest, RunInfo};
-use crate::study::{Scale, suite_name};
+use crate::study::{Scale, StudyName, suite_name};
 
 /// Runs the studies of `options` in a guest with the kernel `series`, and puts the results into `options.out`. The
 /// guest has one core, files are in memory, and run times of the server are instruction counts:
@@ -42,13 +42,15 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
         "{} does not exist: build it with cargo build --release, or name it by --sealion",
         sealion.display()
     );
+    // Only where it is named: a guest takes minutes for an attack.
+    let vegeta = options.vegeta.as_deref().map(|program| Vegeta::find(Some(program))).transpose()?;
     if options.limits.bandwidth.is_some() {
         tools::ensure(&[("ip", "iproute2"), ("tc", "iproute2")])?;
     }
     let payload = Payload {
         programs: programs(options),
-        jobs: vec![Job::program("/init", arguments(options, &sealion))],
-        include: vec![sealion.clone()],
+        jobs: vec![Job::program("/init", arguments(options, &sealion, vegeta.as_ref()))],
+        include: std::iter::once(sealion.clone()).chain(vegeta.iter().map(|vegeta| vegeta.program.clone())).collect(),
         directories: vec![INSIDE.into(), "/tmp".into()],
         bring_back: Some(INSIDE.into()),
         ..Payload::default()
@@ -64,19 +66,21 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
     for (path, content) in outcome.files {
         write(&options.out.join(path), &content)?;
     }
-    mark(options, &sealion, without)
+    mark(options, &sealion, vegeta.as_ref(), without)
 }
 
 /// Programs that the run needs beside the servers.
 fn programs(options: &Options) -> Vec<String> {
     let Limits { cpus, memory, bandwidth } = options.limits;
-    let of_group = (cpus.is_some() || memory.is_some()).then_some("mount");
+    let container = options.arms.is_empty() && options.studies.contains(&StudyName::Container);
+    let limited = container || options.arms.iter().any(Arm::is_limited);
+    let of_group = (limited || cpus.is_some() || memory.is_some()).then_some("mount");
     let of_bandwidth = bandwidth.map(|_| ["ip", "tc"]).into_iter().flatten();
     of_group.into_iter().chain(of_bandwidth).map(str::to_owned).collect()
 }
 
 /// The command line of the run inside the guest.
-fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
+fn arguments(options: &Options, sealion: &Path, vegeta: Option<&Vegeta>) -> Vec<String> {
     let mut arguments = vec!["run".to_owned()];
     arguments.push(match options.studies.as_slice() {
         [study] => study.name().to_owned(),
@@ -113,6 +117,7 @@ fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
         arguments.push("--allow-debug".into());
     }
     arguments.extend(["--sealion".into(), sealion.display().to_string()]);
+    arguments.extend(vegeta.into_iter().flat_map(|found| ["--vegeta".into(), found.program.display().to_string()]));
     arguments.extend(["--out", INSIDE, "--files", "/files", "--yes", "--no-report"].map(str::to_owned));
     arguments
 }
@@ -137,15 +142,17 @@ fn memory(options: &Options) -> Result<u32> {
 }
 
 /// Records the guest in `run.json`, and turns run times into instructions in `raw.csv`.
-fn mark(options: &Options, sealion: &Path, without: &[String]) -> Result<()> {
+fn mark(options: &Options, sealion: &Path, vegeta: Option<&Vegeta>, without: &[String]) -> Result<()> {
     let mut info = RunInfo::read(&options.out)?;
     // The guest has neither the tree nor the programs under their names.
-    info.command = Paths::new([sealion], &std::env::temp_dir(), &options.out).shorten(&options.command);
+    let vegeta = vegeta.map(|vegeta| vegeta.program.as_path());
+    let programs = std::iter::once(sealion).chain(vegeta);
+    info.command = Paths::new(programs, &std::env::temp_dir(), &options.out).shorten(&options.command);
     info.commit = identity::commit();
     let nginx =
         Nginx::find(options.nginx.as_deref()).ok().filter(|_| info.versions.iter().any(|one| one.name == "nginx"));
     let servers: Vec<&Path> =
-        [Some(sealion), nginx.as_ref().map(|nginx| nginx.program.as_path())].into_iter().flatten().collect();
+        [Some(sealion), nginx.as_ref().map(|nginx| nginx.program.as_path()), vegeta].into_iter().flatten().collect();
     info.programs = identity::programs(&servers);
     let left_out = if without.is_empty() { String::new() } else { format!(", without {}", without.join(", ")) };
     info.guest = Some(Guest { emulator: emulator()? + &left_out, counts_instructions: true });

@@ -82,8 +82,15 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
     let threads = KernelThreads::now();
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
-    let Loaded { outcome, kernel_sockets, trouble } =
-        loaded(&prepared.client, server, pids.as_deref(), &job.cell, &plan)?;
+    let vegeta = prepared.setup.vegeta.as_ref().filter(|_| job.arm.is_vegeta());
+    let Loaded { outcome, kernel_sockets, trouble } = match vegeta {
+        Some(vegeta) => {
+            let run = || vegeta.run(&plan, job.cell.size, &prepared.setup.scratch);
+            let (outcome, kernel_sockets) = watched(run, server, pids.as_deref(), plan.connections)?;
+            Loaded { outcome, kernel_sockets, trouble: String::new() }
+        }
+        None => loaded(&prepared.client, server, pids.as_deref(), &job.cell, &plan)?,
+    };
     row.void = trouble;
     // The server closes the connections that the client has just closed.
     std::thread::sleep(SETTLE);
@@ -113,6 +120,8 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     row.kernel_sockets = kernel_sockets;
     if row.void.is_empty() {
         let evidence = Evidence { kernel_sockets, ..evidence(&job.cell, &outcome, counted) };
+        // vegeta does not tell the suite.
+        let evidence = Evidence { offered: evidence.offered.filter(|_| vegeta.is_none()), ..evidence };
         row.void = proof::void(job.arm.claim(), &evidence).unwrap_or_default();
     }
     // At the smoke scale figures mean nothing, and machines are busy.
@@ -200,7 +209,7 @@ fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
 /// Runs the load, and the cell's second load beside it if there is one.
 fn loaded(client: &Client, server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -> Result<Loaded> {
     let Scene::Beside { size, connections } = cell.scene else {
-        let (outcome, kernel_sockets) = watched(client, server, pids, plan)?;
+        let (outcome, kernel_sockets) = watched(|| client.run(plan), server, pids, plan.connections)?;
         return Ok(Loaded { outcome, kernel_sockets, trouble: String::new() });
     };
     let other = LoadPlan {
@@ -277,7 +286,7 @@ fn evidence(cell: &Cell, outcome: &Outcome, (tx_opened, tx_device): (Option<u64>
         requests: outcome.requests,
         failures: outcome.failures.total(),
         first_failure: outcome.failures.first.clone().unwrap_or_default(),
-        offered: cell.suite,
+        offered: Some(cell.suite),
         agreed: outcome.suite.clone(),
         body: None,
     }

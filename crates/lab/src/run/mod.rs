@@ -69,6 +69,8 @@ pub(crate) struct Options {
     pub(crate) sealion: Option<PathBuf>,
     /// nginx; `None`: looked up.
     pub(crate) nginx: Option<PathBuf>,
+    /// vegeta, the client of some arms; `None`: looked up.
+    pub(crate) vegeta: Option<PathBuf>,
     /// Address that servers listen on.
     pub(crate) address: IpAddr,
     /// The agent that sends the requests, with its token; `None`: this machine does.

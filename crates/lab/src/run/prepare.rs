@@ -16,7 +16,7 @@ use super::paths::Paths;
 use super::{CalibrationSource, Files, KernelPath, Options, Plan, files, files_directory, measurement, pinned};
 use crate::agent::Remote;
 use crate::arm::{
-    Arm, Certificate, ClientPlace, Group, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores,
+    Arm, Certificate, ClientPlace, Group, Nginx, Place, Sealion, Server, Setup, Vegeta, no_kernel_tls, own_cores,
 };
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
@@ -57,6 +57,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     let arms = plan.arms();
     let sealion = arms.iter().any(Arm::is_ours).then(|| Sealion::find(options.sealion.as_deref())).transpose()?;
     let nginx = arms.iter().any(Arm::is_nginx).then(|| Nginx::find(options.nginx.as_deref())).transpose()?;
+    let vegeta = arms.iter().any(Arm::is_vegeta).then(|| Vegeta::find(options.vegeta.as_deref())).transpose()?;
 
     let beside: &[usize] = if client.is_elsewhere() { &[] } else { &plan.client_cores };
     let mut findings = preflight::findings(&plan.server_cores, beside);
@@ -71,7 +72,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     findings.extend(preflight::busy(&used)?);
     preflight::consent(&findings, options.yes)?;
 
-    let group = options.limits.group()?;
+    let group = options.limits.group("servers")?;
     let files = match &options.files {
         Some(directory) => directory.clone(),
         None => files_directory()?,
@@ -100,6 +101,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         address: options.address,
         calibration: calibration.as_ref().map(|(file, _)| file.clone()),
         peer_pid: options.peer_pid,
+        vegeta,
     };
     let mut servers = HashMap::new();
     peers_have_files(&arms, &files, &plan)?;
@@ -108,8 +110,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         servers.insert(arm.clone(), server);
     }
 
-    let programs = setup.sealion.iter().map(|sealion| &sealion.program).chain(setup.nginx.iter().map(|n| &n.program));
-    let paths = Paths::new(programs.map(PathBuf::as_path), &setup.scratch, &options.out);
+    let paths = Paths::new(programs_of(&setup), &setup.scratch, &options.out);
     let mut info = info(options, &plan, &probe, &setup, &findings);
     info.command = paths.shorten(&info.command);
     info.client = client.machine();
@@ -195,8 +196,10 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
             // An nginx that the operator names is measured if it starts; the proof shows which path it took.
             let without = arm.is_nginx() && arm.claim() == Claim::Kernel && !named && !probe.any_tx();
             let place = Place { address: options.address, client: client_place(options) };
-            let why = arm.absent(probe, place).or_else(|| without.then(|| no_kernel_tls(probe)));
+            let why =
+                arm.absent(probe, place, options.vegeta.as_deref()).or_else(|| without.then(|| no_kernel_tls(probe)));
             let why = why.or_else(|| (*arm == Arm::NginxHttp3).then(|| without_http3(options))?);
+            let why = why.or_else(|| doubly_limited(arm, options));
             let Some(why) = why else { return true };
             let name = arm.to_string();
             if !absent.iter().any(|a: &ArmInfo| a.name == name) {
@@ -230,6 +233,12 @@ fn without_http3(options: &Options) -> Option<String> {
         Ok(nginx) => nginx.lacks_http3(),
         Err(why) => Some(format!("{why:#}")),
     }
+}
+
+/// Limits of all servers leave no room for an arm with its own.
+fn doubly_limited(arm: &Arm, options: &Options) -> Option<String> {
+    let of_all = options.limits.cpus.is_some() || options.limits.memory.is_some();
+    (arm.is_limited() && of_all).then(|| "all servers of this run are limited".to_owned())
 }
 
 fn client_place(options: &Options) -> ClientPlace {
@@ -332,6 +341,7 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
     let mut versions = vec![version("sealion-lab", lab_version())];
     versions.extend(setup.sealion.iter().map(|sealion| version("sealion", sealion.version.clone())));
     versions.extend(setup.nginx.iter().map(|nginx| version("nginx", nginx.version.clone())));
+    versions.extend(setup.vegeta.iter().map(|vegeta| version("vegeta", vegeta.version.clone())));
     let names: Vec<&str> = plan.studies.iter().map(|study| study.name.name()).collect();
     let limits = preflight::limits(&machine, options.address.is_loopback());
     RunInfo {
@@ -357,7 +367,8 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
 /// The servers' programs.
 fn programs_of(setup: &Setup) -> Vec<&Path> {
     let sealion = setup.sealion.iter().map(|sealion| sealion.program.as_path());
-    sealion.chain(setup.nginx.iter().map(|nginx| nginx.program.as_path())).collect()
+    let nginx = setup.nginx.iter().map(|nginx| nginx.program.as_path());
+    sealion.chain(nginx).chain(setup.vegeta.iter().map(|vegeta| vegeta.program.as_path())).collect()
 }
 
 fn arm_info(arm: &Arm, server: &Server, paths: &Paths) -> ArmInfo {

@@ -8,19 +8,18 @@ use std::time::Duration;
 use anyhow::Result;
 use sealion_ktls::diag::{self, By};
 
-use super::client::Client;
 use crate::arm::Server;
-use crate::load::{LoadPlan, Outcome};
+use crate::load::Outcome;
 
-/// Runs the load. Meanwhile looks up the server's sockets a few times, if that is permitted and they are few.
+/// Runs the load of so many `connections`. Meanwhile looks up the server's sockets a few times, if that is permitted and they are few.
 pub(super) fn watched(
-    client: &Client,
+    run: impl FnOnce() -> Result<Outcome>,
     server: &Server,
     pids: Option<&[u32]>,
-    plan: &LoadPlan,
+    connections: usize,
 ) -> Result<(Outcome, Option<u64>)> {
-    let Some(pids) = pids.filter(|_| diag::permitted() && plan.connections <= FEW) else {
-        return Ok((client.run(plan)?, None));
+    let Some(pids) = pids.filter(|_| diag::permitted() && connections <= FEW) else {
+        return Ok((run()?, None));
     };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -35,7 +34,7 @@ pub(super) fn watched(
             }
             most
         });
-        let outcome = client.run(plan);
+        let outcome = run();
         over.store(true, Ordering::Relaxed);
         let most = watcher.join().expect("looking does not panic");
         Ok((outcome?, Some(most)))

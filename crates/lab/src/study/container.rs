@@ -1,7 +1,7 @@
 //! Container test, 2023: many clients in a closed loop. vegeta's `-max-body` bounds the bytes that it keeps of a body;
 //! it reads the rest, and the connection stays open.
 
-use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers, extent};
+use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers_and, extent};
 use crate::load::Read;
 
 pub(super) fn study(scale: Scale) -> Study {
@@ -20,5 +20,23 @@ pub(super) fn study(scale: Scale) -> Study {
         };
         Cell { read: Read::Decrypt, ..Cell::closed(size, None, workers, extent(scale, time)) }
     });
-    Study { name: StudyName::Container, cells: cells.into(), rounds, arms: both_servers(), setup_cost: false }
+    Study {
+        name: StudyName::Container,
+        cells: cells.into(),
+        rounds,
+        arms: both_servers_and(&OTHERS),
+        setup_cost: false,
+    }
 }
+
+/// The source's other settings: limits of processors and memory, and its own client.
+const OTHERS: [&str; 8] = [
+    "user-limited",
+    "kernel-limited",
+    "nginx-limited",
+    "nginx-ktls-limited",
+    "user-vegeta",
+    "kernel-vegeta",
+    "nginx-vegeta",
+    "nginx-ktls-vegeta",
+];

@@ -302,3 +302,23 @@ fn streams_of_http_2_are_kept_open_and_counted() {
     let why = run(&LoadPlan { arrival: Arrival::Open { rate: 1.0 }, ..plan }).unwrap_err().to_string();
     assert!(why.contains("HTTP/2 has one request at a time"), "{why}");
 }
+
+/// A load that is asked to shows its state each second, and once at its end.
+#[test]
+fn a_running_load_shows_its_rate_and_its_failures() {
+    let server = Server::of(pattern::bytes(0..1000));
+    let plan = server.plan(Read::Decrypt);
+    let url = format!("https://{}{}", plan.address, plan.target);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sealion-lab"));
+    let output = command.args(["load", &url, "--live", "--duration", "2s"]).output().expect("the lab runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let counts: Vec<u64> = said
+        .lines()
+        .filter(|line| line.ends_with(" requests/s, 0 failures"))
+        .filter_map(|line| line.split_once(" requests, ")?.0.parse().ok())
+        .collect();
+    assert!(counts.len() >= 2 && counts.is_sorted() && counts[0] > 0, "{said}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.starts_with(&format!("{} requests in ", counts[counts.len() - 1])), "{shown}{said}");
+}

@@ -163,6 +163,35 @@ fn a_server_that_runs_already_is_an_arm() {
     assert!(!output.status.success() && said.contains("two arms are named nginx"), "{said}");
 }
 
+/// vegeta counts no requests: its attacks last, so that they complete some.
+#[test]
+fn vegeta_loads_the_servers_of_the_container_study() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let vegeta = sealion_guest::tools::vegeta().unwrap_or_else(|why| panic!("{why:#}; it needs Go 1.21"));
+    let vegeta = vegeta.display().to_string();
+    let arguments = ["container", "--smoke", "--arms", "user-vegeta,nginx-vegeta", "--vegeta", &vegeta];
+    let (output, said) = run(lab(&arguments, &out));
+    assert!(output.status.success(), "{said}");
+    let rows = rows(&out);
+    assert_eq!(rows.len(), 6, "{said}");
+    for row in &rows {
+        assert_eq!((row.void.as_str(), row.errors + row.timeouts), ("", 0), "{row:?}");
+        assert!(row.requests > 0 && row.body_bytes == row.requests * row.size, "{row:?}");
+        assert!(row.handshakes > 0 && row.handshakes <= row.connections && row.client_cpu > 0, "{row:?}");
+        assert!(row.server_cpu.is_some_and(|cpu| cpu > 0) && !row.latency.is_empty(), "{row:?}");
+    }
+    let summary = fs::read_to_string(out.join("summary.md")).expect("a summary");
+    assert!(summary.contains("; vegeta "), "the version is recorded: {summary}");
+
+    let nowhere = ["container", "--smoke", "--arms", "user,nginx,user-vegeta", "--vegeta", "/nowhere/vegeta"];
+    let out = directory.path().join("without");
+    let (output, said) = run(lab(&nowhere, &out));
+    assert!(output.status.success(), "{said}");
+    let summary = fs::read_to_string(out.join("summary.md")).expect("a summary");
+    assert!(summary.contains("Not measured: user-vegeta: there is no vegeta at /nowhere/vegeta"), "{summary}");
+}
+
 /// A machine without cgroup v2, or a user who may not use it, gets the reason and no measurement.
 #[test]
 fn limits_are_in_force_or_refused() {

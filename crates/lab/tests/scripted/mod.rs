@@ -128,7 +128,10 @@ impl Session {
             }
             head.push(byte[0]);
         }
-        assert!(head.starts_with(b"GET /x HTTP/1.1\r\nHost: localhost:"), "{}", String::from_utf8_lossy(&head));
+        // The lab as a process is given an address, which no resolver can change.
+        let hosts = ["localhost", "127.0.0.1"].map(|host| format!("GET /x HTTP/1.1\r\nHost: {host}:"));
+        let is_known = hosts.iter().any(|start| head.starts_with(start.as_bytes()));
+        assert!(is_known, "{}", String::from_utf8_lossy(&head));
         Ok(true)
     }
 

@@ -93,7 +93,7 @@ fn is_made_up(study: StudyName, arm: &str) -> bool {
 
 fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice: &mut Dice) -> Row {
     // ns for a connection, a request, a byte.
-    let (connection, request, byte) = match arm {
+    let (connection, request, byte) = match arm.trim_end_matches("-limited").trim_end_matches("-vegeta") {
         "user" => (150_000.0, 7_500.0, 0.46),
         "kernel" => (162_000.0, 8_400.0, 0.31),
         "auto" if cell.size >= 32 << 10 => (160_000.0, 8_300.0, 0.31),

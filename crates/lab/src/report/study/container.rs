@@ -33,7 +33,9 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
                 let throughput = change(Metric::Throughput);
                 let mean = of_latency(|all| all.mean());
                 let costs = change(cost(instructions));
+                let is_limited = kernel.ends_with(LIMITED);
                 let found = match instructions {
+                    true if is_limited => format!("throughput {throughput}, instructions of a request {costs}"),
                     true => format!("instructions of a request {costs}"),
                     false => format!("throughput {throughput}, mean latency {}", percent(mean)),
                 };
@@ -41,7 +43,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
                 gains.rows.push(vec![
                     units::size(size as f64),
                     format!("{kernel} / {user}"),
-                    if instructions { String::new() } else { throughput },
+                    if instructions && !is_limited { String::new() } else { throughput },
                     clock(mean),
                     if instructions { None } else { percentile_change(base, measured, 0.99) }.unwrap_or_default(),
                     costs,
@@ -79,25 +81,36 @@ pub(super) fn chart(cells: &[&Measured]) -> Chart {
 /// The published gains of throughput beside a run's.
 pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let metric = if instructions { cost(true) } else { Metric::Throughput };
+    let (limited, free): (Vec<&Measured>, Vec<&Measured>) =
+        cells.iter().partition(|measured| measured.arm.ends_with(LIMITED));
     let figures = published::CONTAINER.iter().filter_map(|(size, throughput, _)| {
-        let chosen: Vec<&Measured> = cells.iter().filter(|measured| measured.size == *size).copied().collect();
+        let chosen: Vec<&Measured> = free.iter().filter(|measured| measured.size == *size).copied().collect();
         let here = changes(&chosen, metric);
         let published = units::change(1.0 + throughput / 100.0);
         (!here.is_empty()).then(|| Beside { name: units::size(*size as f64), published, here })
     });
     let mut figures: Vec<Beside> = figures.collect();
-    if !figures.is_empty() {
-        figures.push(Beside {
-            name: "from another computer, and under limits".into(),
-            published: published::CONTAINER_ELSEWHERE.into(),
-            here: "not measured: client and server share the machine".into(),
-        });
+    if figures.is_empty() {
+        return figures;
     }
+    let mut not_measured = |name: &str, why: &str| {
+        figures.push(Beside {
+            name: name.into(),
+            published: published::CONTAINER_ELSEWHERE.into(),
+            here: format!("not measured: {why}"),
+        });
+    };
+    not_measured("from another computer", "client and server share the machine");
+    let limited = beside_under_limits(&limited);
+    if limited.is_empty() {
+        not_measured("under limits", "no server was limited");
+    }
+    figures.extend(limited);
     figures
 }
 
-/// The published gains of throughput under limits beside a limited run's. A guest's clock counts the instructions of the
-/// emulated processor, so a limit of the bandwidth limits there too.
+/// The published gains of throughput under limits beside those of a limited run, or of limited arms. A guest's clock counts
+/// the instructions of the emulated processor, so a limit limits there too.
 pub(super) fn beside_under_limits(cells: &[&Measured]) -> Vec<Beside> {
     let figures = published::CONTAINER.iter().filter_map(|(size, ..)| {
         let chosen: Vec<&Measured> = cells.iter().filter(|measured| measured.size == *size).copied().collect();
@@ -183,6 +196,9 @@ fn fields(cells: &[&Measured]) -> Table {
     }
     table.without_empty_columns()
 }
+
+/// The end of the names of limited arms.
+const LIMITED: &str = "-limited";
 
 fn percent(ratio: Option<f64>) -> String {
     ratio.map(units::change).unwrap_or_default()

@@ -244,11 +244,15 @@ fn percentile_change(base: &Measured, sample: &Measured, quantile: f64) -> Optio
 /// Sealion's arms with the peer's arm on the same path.
 const PEERS: [(&str, &str); 3] = [("user", "nginx"), ("user-log", "nginx-log"), ("kernel", "nginx-ktls")];
 
-const PAIRS: [(&str, &str); 6] = [
+const PAIRS: [(&str, &str); 10] = [
     ("user", "kernel"),
     ("user", "auto"),
     ("user", "nic"),
     ("nginx", "nginx-ktls"),
     ("nginx-log", "nginx-log-ktls"),
     ("nginx-default", "nginx-default-ktls"),
+    ("user-limited", "kernel-limited"),
+    ("nginx-limited", "nginx-ktls-limited"),
+    ("user-vegeta", "kernel-vegeta"),
+    ("nginx-vegeta", "nginx-ktls-vegeta"),
 ];
