@@ -359,7 +359,7 @@ fn explain(address: SocketAddr, error: &io::Error, in_the_way: Option<&Address>)
         Some(Errno::ADDRINUSE) => {
             let port = address.port();
             format!(
-                "another process has it (`ss -ltnp 'sport = :{port}'` names it): stop it, or choose another port with --listen"
+                "another process has it (`ss -ltnp 'sport = :{port}'` names it): stop it, or choose another port: address of [[listen]], or --listen"
             )
         }
         Some(Errno::ACCESS | Errno::PERM) => {

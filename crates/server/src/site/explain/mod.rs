@@ -155,7 +155,9 @@ impl<'a> Way<'a> {
                         return next;
                     }
                     let name = rule.upstream_name();
-                    self.say(2, format_args!("forwards to {name}"));
+                    let is_unknown = self.client.address.is_none() && forward.asks_for_client(asked.tables);
+                    let hint = if is_unknown { ", without a client's address: add --client ADDRESS" } else { "" };
+                    self.say(2, format_args!("forwards to {name}{hint}"));
                     if let Some((share, name)) = rule.mirrors() {
                         self.say(2, format_args!("copies {share}% of the requests to {name}"));
                     }

@@ -510,11 +510,12 @@ impl Disk<'_> {
 
 impl Condition {
     /// Whether it may ask for the client's address.
-    pub(super) fn asks_for_client(&self) -> bool {
+    pub(super) fn asks_for_client(&self, tables: &Tables) -> bool {
         match self {
             Condition::Client(_) => true,
-            Condition::All(all) | Condition::Any(all) => all.iter().any(Condition::asks_for_client),
-            Condition::Not(inner) => inner.asks_for_client(),
+            Condition::Value(_, template, _) => template.names_client(tables),
+            Condition::All(all) | Condition::Any(all) => all.iter().any(|one| one.asks_for_client(tables)),
+            Condition::Not(inner) => inner.asks_for_client(tables),
             _ => false,
         }
     }

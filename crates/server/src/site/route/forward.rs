@@ -5,7 +5,7 @@ use std::io;
 
 use sealion_http::Status;
 
-use crate::placeholders::{Asked, Form, Known, Template};
+use crate::placeholders::{Asked, Form, Known, Tables, Template};
 use crate::response::Response;
 use crate::site::proxy::{ProxyConfig, Rule, RuleContext};
 use crate::values::{At, Problems, SecretUrl};
@@ -83,6 +83,11 @@ impl Forward {
             Forward::Fixed(rule) => rule,
             Forward::Chosen { by_target, any, .. } => &by_target[any],
         }
+    }
+
+    /// Whether the choice may ask for the client's address.
+    pub(in crate::site) fn asks_for_client(&self, tables: &Tables) -> bool {
+        matches!(self, Forward::Chosen { to, .. } if to.names_client(tables))
     }
 
     /// All of them.

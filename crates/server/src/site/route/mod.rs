@@ -411,7 +411,7 @@ impl Routes {
                 Holds::No => format!("fail: {}", deciding()),
                 Holds::Unclear => format!("hold for some of several values: {}", deciding()),
             };
-            found.push((&*route.label, words, conditions.asks_for_client()));
+            found.push((&*route.label, words, conditions.asks_for_client(asked.tables)));
             Ok(holds != Holds::No)
         };
         let _ = self.choice.find(asked.path.full(), &mut admits);
