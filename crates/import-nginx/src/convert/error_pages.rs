@@ -1,8 +1,12 @@
 //! `error_page`. nginx takes a request with an error to the location of the page, whose guards and fields apply, and so does a route here.
 
+use percent_encoding::percent_encode;
+use sealion_http::path::OUTSIDE_PCHAR;
 use toml::Value;
 
+use super::condition::Condition;
 use super::context::Context;
+use super::guards;
 use super::level::Level;
 use super::path::Path;
 use super::variables::Variables;
@@ -15,9 +19,19 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
         return;
     }
     let mut pages = toml::Table::new();
+    // `auth_request_set` sets variables of the request, too.
+    let mut own = variables.clone();
+    for set in level.all("auth_request_set") {
+        if let [name, value] = set.arguments.as_slice()
+            && !value.contains("$upstream_")
+        {
+            own.set(context, name, value, &Condition::Always);
+        }
+    }
+    let variables = &own;
     for directive in level.all("error_page") {
         let Some((page, rest)) = directive.arguments.split_last() else { continue };
-        if context.sign_ins.contains(page) {
+        if context.sign_ins.contains(page) || guards::is_sign_in(level, directive) {
             continue;
         }
         if level.is_on("recursive_error_pages") && context.chained.contains(page) {
@@ -71,7 +85,14 @@ fn target(to: String, status: Value) -> Value {
 
 /// A path that chooses a route. The question mark says so: no file has it in its name.
 fn page_of_path(context: &mut Context, page: &str, status: Option<&str>, variables: &Variables) -> Option<Value> {
-    let mut to = variables.template(context, page).ok().filter(|to| to.starts_with(['/', '{']))?;
+    // The name of the file as it is, which paths have encoded.
+    let (path, query) = page.split_once('?').map_or((page, None), |(path, query)| (path, Some(query)));
+    let encoded = match path.contains('$') {
+        true => path.to_owned(),
+        false => percent_encode(path.as_bytes(), OUTSIDE_PCHAR).to_string(),
+    };
+    let encoded = [Some(encoded.as_str()), query].into_iter().flatten().collect::<Vec<_>>().join("?");
+    let mut to = variables.template(context, &encoded).ok().filter(|to| to.starts_with(['/', '{']))?;
     if !to.contains('?') {
         to.push('?');
     }
@@ -87,7 +108,7 @@ fn named_page(context: &Context, page: &str, status: Option<&str>) -> Option<Val
     Some(target(super::path::name(page), status_of(status)?))
 }
 
-/// A URL, to which clients are redirected.
+/// A URL: clients are redirected there.
 fn page_of_url(context: &mut Context, page: &str, status: Option<&str>, variables: &Variables) -> Option<Value> {
     let status = match status {
         None | Some("") => 302,

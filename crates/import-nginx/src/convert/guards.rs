@@ -283,8 +283,9 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
             auth.extend(upstream.map(|name| ("upstream".to_owned(), name.into())));
             auth.insert("to".to_owned(), to.into());
             auth_request::write(context, &mut auth, (level, location), host);
-            let signs_in = sign_in(level, locations)
-                .is_some_and(|location| context.sign_ins.iter().any(|name| name == location.first()));
+            let signs_in = leads_to_sign_in(level)
+                || sign_in(level, locations)
+                    .is_some_and(|location| context.sign_ins.iter().any(|name| name == location.first()));
             auth.insert("refusal".to_owned(), if signs_in { "redirect" } else { "status" }.into());
             if let Some(cookies) = cookies(level, locations) {
                 auth.insert("cookies".to_owned(), cookies.into());
@@ -311,6 +312,18 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
             false
         }
     }
+}
+
+/// Whether the page of requests without consent is the Location of the answer: `forward_auth` redirects there itself.
+fn leads_to_sign_in(level: &Level<'_>) -> bool {
+    let is_it = |page: &&Directive| page.arguments.iter().any(|code| code == "401") && is_sign_in(level, page);
+    level.all("error_page").iter().any(is_it)
+}
+
+/// Whether an `error_page` redirects to the Location of the answer.
+pub(super) fn is_sign_in(level: &Level<'_>, page: &Directive) -> bool {
+    let redirects = page.arguments.iter().any(|word| word == "=302" || word == "=303");
+    redirects && page.arguments.last().is_some_and(|to| is_set(&level.all("auth_request_set"), to, "location"))
 }
 
 /// The location that `error_page` names for requests without consent.
@@ -419,10 +432,8 @@ impl AskedLocations {
     /// Whether no request but the one for consent reaches a location.
     pub(super) fn are_alone_with(&self, location: &Directive) -> bool {
         let is_internal = location.children().iter().any(|inner| inner.name == "internal");
-        is_internal
-            && !location.first().starts_with('~')
-            && self.has(location)
-            && location.arguments.last().is_none_or(|path| !self.named.contains(path))
+        let is_alone = |path: &String| self.all.contains(path) && !self.named.contains(path);
+        is_internal && !location.first().starts_with('~') && location.arguments.last().is_some_and(is_alone)
     }
 }
 
@@ -456,6 +467,10 @@ fn asked<'d>(
     let has_it = |location: &&Directive| Path::of(location).is_ok_and(|own| own.is_expression() && own.has(path));
     if length != usize::MAX && location.first() != "^~" && locations.iter().copied().any(|own| has_it(&own)) {
         return Err(format!("the location of {path} has an expression"));
+    }
+    let mut within = location.children().iter().filter(|inner| inner.name == "location");
+    if within.any(|inner| begins(inner, path).is_some() || has_it(&inner)) {
+        return Err(format!("the location of {path} stands within another one"));
     }
     let behind = path.get(length..).unwrap_or_default();
     let Some(pass) = location.children().iter().find(|inner| inner.name == "proxy_pass") else {

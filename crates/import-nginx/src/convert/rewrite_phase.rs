@@ -228,6 +228,10 @@ fn of_rewrite(
     if let Some(condition) = rewrite.condition {
         route.set("match", condition.into_table());
     }
+    // It comes before the limits, which the location of the new path decides.
+    if flag != "break" && !in_place && block.level.last("limit_req").is_some() {
+        route.set("limits", toml::Table::new());
+    }
     if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, rewrite.has_pass, behind)) {
         context.report_closed(directive, format!("its paths answer 501: {why}"));
         route.set("respond", 501);

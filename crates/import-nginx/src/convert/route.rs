@@ -497,7 +497,7 @@ fn before_locations(context: &mut Context, block: &Block<'_, '_>, variables: &mu
             route.set("path", "~ ^/");
         }
         // As in nginx, which goes on in the locations.
-        if route.get("rewrite").is_some() && route.get("once").is_none() {
+        if route.get("once").is_none() {
             route.set("unless_rewritten", true);
         }
     }

@@ -193,19 +193,26 @@ impl SiteLimits {
         self.requests.is_some()
     }
 
-    /// Counts a request of this client, or with this value, if requests are counted.
+    /// Whether both count requests in one place.
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        matches!((&self.requests, &other.requests), (Some(own), Some(other)) if Arc::ptr_eq(own, other))
+    }
+
+    /// Counts a request of this client, or with this value, and says whether it is counted.
     ///
     /// # Errors
     /// The request must be rejected.
-    pub(crate) fn count(&self, client: Option<IpAddr>, value: Option<&[u8]>) -> Result<(), Refusal> {
-        let Some(requests) = &self.requests else { return Ok(()) };
+    pub(crate) fn count(&self, client: Option<IpAddr>, value: Option<&[u8]>) -> Result<bool, Refusal> {
+        let Some(requests) = &self.requests else { return Ok(false) };
         let counted = match value {
             Some(b"") => None,
             Some(value) => Some(requests.by_value(value)),
             // Peers on a Unix socket have no address, so their rate is not limited.
             None => client.map(|client| Counted::Client(ClientNetwork::of(client))),
         };
-        counted.map_or(Ok(()), |counted| requests.take(counted)).map_err(Refusal::TooMany)
+        let Some(counted) = counted else { return Ok(false) };
+        requests.take(counted).map_err(Refusal::TooMany)?;
+        Ok(true)
     }
 
     /// The same on a connection that may already hold slots of this and other sites.

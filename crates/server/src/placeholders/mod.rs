@@ -79,10 +79,10 @@ pub(crate) struct Asked<'a> {
 /// How a route leads to the path of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Led {
-    /// By a rewrite, or by the index of a directory.
-    ByRewrite,
-    /// By the last entry of `try`, by an error page, or by an application that names a file.
-    Otherwise,
+    /// By a rewrite.
+    Rewrite,
+    /// By an internal redirect: an index, the last entry of `try`, an error page, X-Accel-Redirect.
+    InternalRedirect,
 }
 
 /// The expressions of a route whose groups placeholders name.
@@ -232,7 +232,8 @@ impl Template {
                     {
                         return Err(Unfit);
                     }
-                    let ends_host = ends_host(self.0.get(n + 1)).then(|| source.is_constant(asked.tables));
+                    let ends_host =
+                        ends_host(self.0.get(n + 1), asked.tables).then(|| source.is_constant(asked.tables));
                     append(&mut rendered, &value, (source, is_url, ends_host), form)?;
                 }
             }
@@ -306,11 +307,12 @@ fn append(
     form: Form,
 ) -> Result<(), Unfit> {
     if form == Form::Url && in_authority(before) {
+        let has_host = !before.ends_with(b"/");
         let is_behind_host = before.last().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b']');
         match value.first() {
-            // `https://example.org{1}`: the value ends the host, or there is none. Another one would be part of the host.
-            None if is_behind_host && ends_host.is_some() => return Ok(()),
-            Some(b'/') if is_behind_host && ends_host.is_some() => {}
+            // `https://example.org{1}`: the value ends the host, or is empty. Other values would extend the host.
+            None if has_host && ends_host.is_some() => return Ok(()),
+            Some(b'/') if has_host && ends_host.is_some() => {}
             Some(b'?') if is_behind_host && matches!(source, Source::QueryMark(_)) => {}
             _ if is_behind_host && ends_host == Some(false) => return Err(Unfit),
             _ => {
@@ -338,10 +340,12 @@ fn append(
 }
 
 /// Whether a URL has no more of its host in the piece behind a value.
-fn ends_host(next: Option<&Piece>) -> bool {
+fn ends_host(next: Option<&Piece>, tables: &Tables) -> bool {
     match next {
         Some(Piece::Text(text)) => text.starts_with(['/', '?', '#']),
-        Some(Piece::Value(_)) | None => true,
+        // A table may have the end of the host.
+        Some(Piece::Value(source)) => !source.is_constant(tables),
+        None => true,
     }
 }
 

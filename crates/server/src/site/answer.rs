@@ -53,8 +53,8 @@ use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::in_box::in_box;
-use crate::limits::Refusal;
-use crate::placeholders::Asked;
+use crate::limits::{Refusal, SiteLimits};
+use crate::placeholders::{Asked, Led};
 use crate::response::{Response, of_file};
 use crate::upstream::Inbound;
 
@@ -209,8 +209,10 @@ struct Answering<'a> {
     rehearsal: Option<&'a Rehearsal>,
     /// Times that another path or route was gone on with.
     turns: usize,
-    /// Whether a route has counted the request for its limits.
-    is_counted: bool,
+    /// What has counted the request for its limits on the way.
+    counted: Counted<'a>,
+    /// How a route led to the path. `None`: the client asked for it.
+    led: Option<Led>,
     /// Fields for the file, if an application leads here.
     accel: Option<&'a KeptFields>,
 }
@@ -228,6 +230,17 @@ struct Answer {
     turns: usize,
     /// The outcome of the guards of the requested path.
     guards: Guards,
+    /// Whether limits of a route on the way counted the request.
+    is_counted: bool,
+}
+
+/// The limits that counted a request on its way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted<'a> {
+    /// Whether any did.
+    is_any: bool,
+    /// The last ones, if they are known.
+    by: Option<&'a SiteLimits>,
 }
 
 /// The outcome of the guards of the requested path.
@@ -249,7 +262,15 @@ impl From<Response> for Answer {
 
 impl From<Box<Response>> for Answer {
     fn from(response: Box<Response>) -> Self {
-        Answer { response, name: None, route: None, is_final: false, turns: 0, guards: Guards::Passed }
+        Answer {
+            response,
+            name: None,
+            route: None,
+            is_final: false,
+            turns: 0,
+            guards: Guards::Passed,
+            is_counted: false,
+        }
     }
 }
 
@@ -278,8 +299,20 @@ impl<'a> Answering<'a> {
 
     /// At the beginning of the request's way.
     fn at_route(site: &'a Site, route: &'a Route, (request, client, now): (&'a Request<'a>, Client, HttpTime)) -> Self {
-        let is_counted = route.counts();
-        Answering { site, route, request, client, now, auth: None, rehearsal: None, turns: 0, is_counted, accel: None }
+        let counted = Counted::default();
+        Answering {
+            site,
+            route,
+            request,
+            client,
+            now,
+            auth: None,
+            rehearsal: None,
+            turns: 0,
+            counted,
+            led: None,
+            accel: None,
+        }
     }
 
     /// The response with a cached file, of a route by itself ([`Self::answer_by_itself`]), or with a stored response ([`Self::answer_from_store`]). `None`:
@@ -440,7 +473,8 @@ impl<'a> Answering<'a> {
     /// As the route that answered.
     fn at(&self, answer: &Answer) -> Self {
         let route = answer.route.map_or(self.route, |number| self.site.route(number));
-        Answering { route, is_counted: self.is_counted || route.counts(), ..*self }
+        let counted = Counted { is_any: self.counted.is_any || answer.is_counted, ..self.counted };
+        Answering { route, counted, ..*self }
     }
 
     /// Adds the error page and the header fields of the route that answered. `asked`: the path that was requested.
@@ -745,8 +779,9 @@ impl<'a> Answering<'a> {
         // REQUEST_URI is the requested path, whatever it was rewritten to.
         if let Some(asked) = asked {
             let requested = ForwardedPath::requested(self.raw_path(), asked);
-            let readings = self.guard_readings(rule, requested, user).await?;
-            if let Some(refusal) = self.guard_path_info(rule, &script.name, asked, &readings, user).await {
+            let of_client = Answering { led: None, ..*self };
+            let readings = of_client.guard_readings(rule, requested, user).await?;
+            if let Some(refusal) = of_client.guard_path_info(rule, &script.name, asked, &readings, user).await {
                 return Err(refusal);
             }
         }

@@ -9,7 +9,7 @@ use sealion_http::{Request, Status, Target};
 use super::route::{ColdPath, Disk, Route};
 use super::{Client, Site, readings};
 use crate::limits::SiteLimits;
-use crate::placeholders::{Asked, Form};
+use crate::placeholders::Asked;
 
 /// The route and the path of a request; an error is the status of a path that cannot be served.
 pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
@@ -68,13 +68,12 @@ impl Site {
     /// The value that the limits of the route count a request by. `None`: they count by client, or the request has no such value.
     pub(crate) fn limit_value(&self, request: &Request<'_>, client: Client) -> Option<Vec<u8>> {
         let (route, path) = self.locate(request, client, Disk::Waits);
-        let (path, key) = (path.ok()?, route.limits.as_ref()?.key()?);
+        let path = path.ok()?;
         let query = match request.target {
             Target::Path { query, .. } => query,
             Target::Asterisk => None,
         };
-        let asked = Asked { groups: Some(&route.groups), ..self.asked(request, &path, query, client) };
-        Some(key.render(&asked, Form::Plain).ok()?.into_owned())
+        route.limit_value(&self.asked(request, &path, query, client))
     }
 
     /// Whether a route asks another server whether requests may pass.

@@ -77,7 +77,7 @@ impl ErrorTarget {
         matches!(self.to, Whereto::Url(_))
     }
 
-    /// Whether it says by a question mark that the route of the path answers, be it with a file.
+    /// Whether it says by a question mark that the route of the path answers, even with a file.
     pub(super) fn chooses_route(&self) -> bool {
         matches!(self.to, Whereto::Path(_)) && self.text.contains('?')
     }

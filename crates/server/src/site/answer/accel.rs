@@ -6,9 +6,10 @@ use std::time::Duration;
 use sealion_http::{Method, Request, Status, Target};
 use tokio::time::timeout;
 
-use super::turns::{Place, Turn, Way};
+use super::turns::{Place, Turn};
 use super::{Answer, Answering};
 use crate::files::resolve::Found;
+use crate::placeholders::Led;
 use crate::response::{Body, BodyStream, Response, discard, of_file_as};
 use crate::site::accel::{AccelRedirect, AccelTarget, KeptFields};
 
@@ -55,7 +56,7 @@ impl Answering<'_> {
     async fn go_on_without_query(&self, place: Place, turn: Turn<'_>) -> Answer {
         let Target::Path { path, .. } = self.request.target else { return Response::plain(Status::BAD_REQUEST).into() };
         let request = Request { target: Target::Path { path, query: None }, ..self.request.clone() };
-        Answering { request: &request, ..*self }.go_on(place, Way::Redirect, turn).await
+        Answering { request: &request, ..*self }.go_on(place, Some(Led::InternalRedirect), turn).await
     }
 
     /// The file of X-Sendfile, which an application names by its path in the file system.

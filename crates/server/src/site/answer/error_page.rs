@@ -4,9 +4,10 @@ use sealion_http::path::SitePath;
 use sealion_http::request::{Conditions, FieldLines};
 use sealion_http::{Fields, Method, Request, Status};
 
-use super::turns::{Place, Turn, Way};
+use super::turns::{Place, Turn};
 use super::{Answer, Answering, Guards};
 use crate::files::resolve::Found;
+use crate::placeholders::Led;
 use crate::response::{Body, Response};
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::pages::{ErrorPage, ErrorTarget, Page, PageStatus, Whereto};
@@ -54,7 +55,7 @@ impl<'a> Answering<'a> {
         };
         let here = Answering { turns: answer.turns, ..own };
         let Some(found) = Box::pin(here.follow(target, &answer, path, inbound)).await else { return answer };
-        let Answer { mut response, name, route, turns, .. } = found;
+        let Answer { mut response, name, route, turns, is_counted, .. } = found;
         let first = answer.response;
         if response.status.code() / 100 == 2
             && response.status != Status::PARTIAL_CONTENT
@@ -67,10 +68,11 @@ impl<'a> Answering<'a> {
                 response.fields = Fields { extra: std::mem::take(&mut response.fields.extra), ..Fields::default() };
             }
         }
+        keep_fields(&first, status, &mut response);
         response.user = response.user.or(first.user);
         response.cause = response.cause.or(first.cause);
         response.upstream = response.upstream.or(first.upstream);
-        Answer { response, name, route, turns, is_final: true, guards: Guards::Passed }
+        Answer { response, name, route, turns, is_final: true, guards: Guards::Passed, is_counted }
     }
 
     /// The response of a target. `None`: the target is not for this request, which gets the error.
@@ -99,7 +101,7 @@ impl<'a> Answering<'a> {
                 drop(inbound.take_for_server());
                 inbound.interim = interim;
                 let turn = Turn { path: requested, asked: path, user: &mut user, inbound };
-                Answering { request: &request, ..*self }.go_on(place, Way::Redirect, turn).await
+                Answering { request: &request, ..*self }.go_on(place, Some(Led::InternalRedirect), turn).await
             }
             Whereto::Named(name) => {
                 let route = self.named(name, path)?.ok()?;
@@ -133,6 +135,21 @@ impl<'a> Answering<'a> {
     fn unconditional(&self) -> Request<'a> {
         let accept_encoding = self.request.conditions.accept_encoding.clone();
         Request { conditions: Conditions { accept_encoding, ..Conditions::default() }, ..self.request.clone() }
+    }
+}
+
+/// Keeps the fields that tell a client what to do about an error. `status`: of the error.
+fn keep_fields(error: &Response, status: Status, response: &mut Response) {
+    const CHALLENGE: &str = "WWW-Authenticate";
+    if !response.fields.extra.has(CHALLENGE) {
+        let challenges = error.fields.extra.iter().filter(|(name, _)| name.eq_ignore_ascii_case(CHALLENGE));
+        for challenge in challenges.filter_map(|(_, challenge)| std::str::from_utf8(challenge).ok()) {
+            response.fields.extra.add(CHALLENGE, challenge);
+        }
+    }
+    if response.status == status {
+        response.fields.retry_after = response.fields.retry_after.or(error.fields.retry_after);
+        response.fields.allow = response.fields.allow.or(error.fields.allow);
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use super::Answering;
 use super::rehearsal::{Networks, Refusal};
 use crate::files::resolve::SiteFile;
+use crate::placeholders::Asked;
 use crate::response::Response;
 use crate::site::basic_auth::{Decision, Verdict};
 use crate::site::explain::client_in_words;
@@ -22,7 +23,10 @@ impl<'a> Answering<'a> {
     pub(super) fn route_of(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
         match &self.site.routes {
             None => Ok(&self.site.root),
-            Some(_) => self.site.choose(&self.site.asked(self.request, path, self.query(), self.client), Disk::Waits),
+            Some(_) => {
+                let asked = self.site.asked(self.request, path, self.query(), self.client);
+                self.site.choose(&Asked { led: self.led, ..asked }, Disk::Waits)
+            }
         }
     }
 

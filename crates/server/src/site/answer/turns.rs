@@ -8,16 +8,15 @@ use sealion_http::{Method, Request, Status, Target};
 
 use tokio::task::spawn_blocking;
 
-use super::{Answer, Answering, refused};
+use super::{Answer, Answering, Counted, Guards, refused};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, NotOpened, Wait};
-use crate::limits::Refusal;
-use crate::placeholders::{Asked, Form, Led, Template, Unfit};
+use crate::placeholders::{Asked, Led, Template, Unfit};
 use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
 use crate::site::proxy;
-use crate::site::route::{Action, Disk, FileLocation, Last, NoServer, Route, Try};
+use crate::site::route::{Action, FileLocation, Last, NoServer, Route, Try};
 use crate::upstream::Inbound;
 
 /// Times that a request goes on with another path or route, as in nginx.
@@ -75,17 +74,6 @@ impl Turn<'_> {
     }
 }
 
-/// How a request goes on with another path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// In this route, whose files answer.
-    Stay,
-    /// In the route of the path: a rewrite, or an index.
-    Rewrite,
-    /// The same from the beginning of nginx' phases: what remains to try, an error page, the file that an application names.
-    Redirect,
-}
-
 fn plain(status: Status) -> Answer {
     Response::plain(status).into()
 }
@@ -93,7 +81,11 @@ fn plain(status: Status) -> Answer {
 impl<'a> Answering<'a> {
     /// The values for the placeholders of this route.
     pub(super) fn asked<'p>(&'p self, path: &'p SitePath<'p>) -> Asked<'p> {
-        Asked { groups: Some(&self.route.groups), ..self.site.asked(self.request, path, self.query(), self.client) }
+        Asked {
+            groups: Some(&self.route.groups),
+            led: self.led,
+            ..self.site.asked(self.request, path, self.query(), self.client)
+        }
     }
 
     /// The rule that forwards a request for a path. `None`: none does. An error: the request names no server.
@@ -109,7 +101,7 @@ impl<'a> Answering<'a> {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
             Action::Files => match Box::pin(self.index_elsewhere(path)).await {
-                Some(place) => Box::pin(self.go_on(place, Way::Rewrite, turn)).await,
+                Some(place) => Box::pin(self.go_on(place, Some(Led::InternalRedirect), turn)).await,
                 None => match self.file_refusal(path) {
                     Some(status) => plain(status),
                     None => self.serve_or_forward(turn).await,
@@ -123,14 +115,19 @@ impl<'a> Answering<'a> {
             },
             Action::Rewrite(rewrite) => match Place::of(&rewrite.to, &self.asked(path)) {
                 Ok(place) => {
-                    let way = if rewrite.stays { Way::Stay } else { Way::Rewrite };
-                    Box::pin(self.go_on(place, way, turn)).await
+                    let led = (!rewrite.stays).then_some(Led::Rewrite);
+                    Box::pin(self.go_on(place, led, turn)).await
                 }
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
             Action::Try(tries) => Box::pin(self.try_paths(tries, turn)).await,
         };
-        Answer { route: answer.route.or(Some(self.route.number)), turns: answer.turns.max(self.turns), ..answer }
+        Answer {
+            route: answer.route.or(Some(self.route.number)),
+            turns: answer.turns.max(self.turns),
+            is_counted: answer.is_counted || self.counted.is_any,
+            ..answer
+        }
     }
 
     /// The response of a route that answers by itself, and whether no error page replaces its content. `None`: its route has another action, or the request
@@ -177,7 +174,7 @@ impl<'a> Answering<'a> {
                 return plain(Status::FORBIDDEN);
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
-                return self.go_on(place, Way::Rewrite, turn).await;
+                return self.go_on(place, Some(Led::InternalRedirect), turn).await;
             }
             // As in nginx, a file takes no other method, whatever the last resort would do.
             if !is_its_directory && let Some(status) = self.file_refusal(&tried) {
@@ -191,7 +188,7 @@ impl<'a> Answering<'a> {
         match &tries.last {
             Last::Status(status) => plain(*status),
             Last::Path(template) => match Place::of(template, &self.asked(path)) {
-                Ok(place) => self.go_on(place, Way::Redirect, turn).await,
+                Ok(place) => self.go_on(place, Some(Led::InternalRedirect), turn).await,
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
             Last::Named(name) => match self.named(name, path) {
@@ -247,8 +244,8 @@ impl<'a> Answering<'a> {
         None
     }
 
-    /// Goes on with another path: in its route, or in this one.
-    pub(super) async fn go_on(&self, place: Place, way: Way, mut turn: Turn<'_>) -> Answer {
+    /// Goes on with another path, in its route. `led`: how; `None`: the files of this route answer.
+    pub(super) async fn go_on(&self, place: Place, led: Option<Led>, mut turn: Turn<'_>) -> Answer {
         let path = match place.path() {
             Ok(path) => path,
             Err(status) => return plain(status),
@@ -257,32 +254,27 @@ impl<'a> Answering<'a> {
         let query = query_behind(place.query.as_deref(), query);
         let target = Target::Path { path: raw, query };
         let request = Request { target, ..self.request.clone() };
-        let here = Answering { request: &request, ..*self };
-        let own = |led| {
-            let asked = here.site.asked(&request, &path, query, here.client);
-            here.site.choose(&Asked { led: Some(led), ..asked }, Disk::Waits)
-        };
-        let found = match way {
-            Way::Stay => Ok(self.route),
-            Way::Rewrite => own(Led::ByRewrite),
-            Way::Redirect => own(Led::Otherwise),
-        };
+        // The guards are those of the route that is found here.
+        let here = Answering { request: &request, led: led.or(Some(Led::Rewrite)), ..*self };
+        let found = if led.is_some() { here.route_of(&path) } else { Ok(self.route) };
         let route = match found {
             Ok(route) => route,
             Err(status) => return plain(status),
         };
+        let counted = match here.count(route, (&path, turn.asked)) {
+            Ok(counted) => counted,
+            Err(refused) => return *refused,
+        };
+        let here = Answering { counted, ..here };
         if let Some(refusal) = here.guard(&path, turn.user).await {
-            return refusal.into();
+            return Answer { is_counted: counted.is_any, ..refusal.into() };
         }
-        // With `stay`, the files of this route answer.
-        let mut answer = match way {
-            Way::Stay => match here.file_refusal(&path) {
+        let mut answer = match led {
+            None => match here.file_refusal(&path) {
                 Some(status) => plain(status),
                 None => Box::pin(here.serve(&path, turn.asked, turn.user)).await,
             },
-            Way::Rewrite | Way::Redirect => {
-                Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await
-            }
+            Some(_) => Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await,
         };
         answer.name.get_or_insert_with(|| path.as_bytes().to_vec());
         answer
@@ -296,10 +288,14 @@ impl<'a> Answering<'a> {
 
     /// Goes on in a route that a name leads to, if its guards permit it: no path has asked them.
     pub(super) async fn turn_by_name(&self, route: &Route, turn: Turn<'_>) -> Answer {
-        if let Some(refusal) = (Answering { route, ..*self }).guard_named(turn.user).await {
-            return Answer { route: Some(route.number), ..refusal.into() };
+        let counted = match self.count(route, (turn.path.decoded(), turn.asked)) {
+            Ok(counted) => counted,
+            Err(refused) => return *refused,
+        };
+        if let Some(refusal) = (Answering { route, counted, ..*self }).guard_named(turn.user).await {
+            return Answer { route: Some(route.number), is_counted: counted.is_any, ..refusal.into() };
         }
-        self.turn_to(route, turn).await
+        (Answering { counted, ..*self }).turn_to(route, turn).await
     }
 
     /// Goes on in another route.
@@ -308,10 +304,7 @@ impl<'a> Answering<'a> {
             let what = format!("more than {MAX_TURNS} rewrites: the routes lead in a circle");
             return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(io::Error::other(what))).into();
         }
-        if let Some(refusal) = self.count(route, turn.path.decoded()) {
-            return Answer { route: Some(route.number), ..refused(refusal).into() };
-        }
-        let next = Answering { route, turns: self.turns + 1, is_counted: self.is_counted || route.counts(), ..*self };
+        let next = Answering { route, turns: self.turns + 1, ..*self };
         if route.is_of_files()
             && let Some(status) = next.file_refusal(turn.path.decoded())
         {
@@ -320,12 +313,41 @@ impl<'a> Answering<'a> {
         Box::pin(next.act(turn)).await
     }
 
-    /// Counts the request where the route that it goes on in counts requests, and none before it did.
-    fn count(&self, route: &Route, path: &SitePath<'_>) -> Option<Refusal> {
-        let limits = route.limits.as_ref().filter(|_| !self.is_counted && self.rehearsal.is_none())?;
-        let asked = Asked { groups: Some(&route.groups), ..self.asked(path) };
-        let value = limits.key().and_then(|key| key.render(&asked, Form::Plain).ok());
-        limits.count(self.client.address, value.as_deref()).err()
+    /// Counts the request for the limits of a route that it goes on in. As in nginx, a request is counted once, by the last route before an internal
+    /// redirect that counts it. `path`: in the route; `asked`: of the client. An error is the refusal.
+    fn count<'r>(
+        &self,
+        route: &'r Route,
+        (path, asked): (&SitePath<'_>, &SitePath<'_>),
+    ) -> Result<Counted<'r>, Box<Answer>>
+    where
+        'a: 'r,
+    {
+        let before = self.counted_before(asked);
+        let Some(limits) = route.limits.as_deref().filter(|_| self.rehearsal.is_none()) else { return Ok(before) };
+        let is_same = before.by.is_some_and(|by| by.counts_as(limits));
+        if is_same || before.is_any && self.led != Some(Led::Rewrite) {
+            return Ok(before);
+        }
+        match limits.count(self.client.address, route.limit_value(&self.asked(path)).as_deref()) {
+            Ok(true) => Ok(Counted { is_any: true, by: Some(limits) }),
+            Ok(false) => Ok(before),
+            Err(refusal) => {
+                let answer = Answer::from(refused(refusal));
+                Err(Box::new(Answer { route: Some(route.number), guards: Guards::Refused, is_counted: true, ..answer }))
+            }
+        }
+    }
+
+    /// What has counted the request so far: the first route did before it was answered.
+    fn counted_before(&self, asked: &SitePath<'_>) -> Counted<'a> {
+        let limits = self.route.limits.as_deref().filter(|limits| self.turns == 0 && limits.counts());
+        match limits {
+            Some(limits) if self.route.limit_value(&self.asked(asked)).is_none_or(|value| !value.is_empty()) => {
+                Counted { is_any: true, by: Some(limits) }
+            }
+            _ => self.counted,
+        }
     }
 
     /// Whether the index of a directory may be a script, which takes other methods than files.

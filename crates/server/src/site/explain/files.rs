@@ -122,7 +122,7 @@ impl<'a> Way<'a> {
                 tried.push(self.shown(route, &own, asked));
                 continue;
             }
-            return Found::Next(match self.lead_to(step, &raw, Led::ByRewrite) {
+            return Found::Next(match self.lead_to(step, &raw, Led::InternalRedirect) {
                 Next::Step(next) if next.route.number != route.number => {
                     self.say(2, format_args!("the index {index} is of another route"));
                     Next::Step(next)

@@ -185,7 +185,7 @@ impl<'a> Way<'a> {
                 self.say(2, format_args!("goes on with {to}{stays}"));
                 match rewrite.stays {
                     true => self.stay(step, &to),
-                    false => self.lead_to(step, &to, Led::ByRewrite),
+                    false => self.lead_to(step, &to, Led::Rewrite),
                 }
             }
             Action::Try(tries) => self.explain_tries(step, tries, path, asked),
@@ -208,7 +208,7 @@ impl<'a> Way<'a> {
             Last::Path(template) => match template.render_url(asked) {
                 Ok(to) => {
                     self.say(2, format_args!("goes on with {to}"));
-                    self.lead_to(step, &to, Led::Otherwise)
+                    self.lead_to(step, &to, Led::InternalRedirect)
                 }
                 Err(_) => unfit(),
             },
@@ -221,7 +221,7 @@ impl<'a> Way<'a> {
                         route,
                         raw: step.raw.clone(),
                         query: step.query.clone(),
-                        led: Some(Led::Otherwise),
+                        led: Some(Led::InternalRedirect),
                     }),
                     _ => Next::Answer(Ending::status(404, format_args!("no route has the name {name}"))),
                 }

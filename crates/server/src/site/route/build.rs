@@ -372,6 +372,8 @@ impl Tree<'_> {
         }
         let place = (within, path.clone());
         let is_taken = match own.conditions {
+            // Others come to the route behind it by a rewrite.
+            None if own.once || own.unless_rewritten => self.taken.contains(&place),
             None => !self.taken.insert(place),
             Some(_) => self.taken.contains(&place),
         };

@@ -26,7 +26,11 @@ impl SiteConfig {
     /// Refuses redirects to the address that was asked for, where clients come by TLS and to the default port.
     pub(crate) fn refuse_redirects_to_itself(&self, problems: &mut Problems) {
         let own = self.root_route();
-        let routes = self.route.iter().filter(|route| route.conditions.is_none()).map(|route| (route, KEY));
+        let routes = self
+            .route
+            .iter()
+            .filter(|route| route.conditions.is_none() && route.name.is_none() && !route.internal)
+            .map(|route| (route, KEY));
         for (route, key) in routes.chain([(&own, "site")]) {
             let Some(redirect) = &route.redirect else { continue };
             let same = [

@@ -164,7 +164,7 @@ configs! {
         internal: bool,
         /// Whether requests come here only by their own path, and not by a path that another route leads to.
         once: bool,
-        /// Whether no `rewrite` and no `index` leads here. The last entry of `try`, an error page and an application's X-Accel-Redirect do.
+        /// Whether no `rewrite` leads here. An index, the last entry of `try`, an error page and an application's X-Accel-Redirect do.
         unless_rewritten: bool,
         /// Whether requests are answered with files, though the route around it does something else.
         files: bool,

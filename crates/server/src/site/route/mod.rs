@@ -41,7 +41,7 @@ use super::proxy::InterimRequests;
 use super::{FileOptions, proxy};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
-use crate::placeholders::{Asked, Groups, Led, Template};
+use crate::placeholders::{Asked, Form, Groups, Led, Template};
 use crate::values::Problems;
 
 pub(super) use action::{Action, Last, Try, path_template, url_template};
@@ -263,18 +263,19 @@ impl Route {
         matches!(&*self.action, Action::Respond(_) | Action::Redirect(_) | Action::Deny)
     }
 
-    /// Whether a path that was come to so may be of the route.
+    /// Whether the route accepts a path that is reached this way.
     fn may_be_led_to(&self, led: Option<Led>) -> bool {
         match led {
             None => true,
-            Some(Led::ByRewrite) => !self.is_once && !self.is_unless_rewritten,
-            Some(Led::Otherwise) => !self.is_once,
+            Some(Led::Rewrite) => !self.is_once && !self.is_unless_rewritten,
+            Some(Led::InternalRedirect) => !self.is_once,
         }
     }
 
-    /// Whether its limits count requests.
-    pub(super) fn counts(&self) -> bool {
-        self.limits.as_ref().is_some_and(|limits| limits.counts())
+    /// The value that its limits count a request by. `None`: they count by client, or the request has no such value.
+    pub(super) fn limit_value(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
+        let key = self.limits.as_ref()?.key()?;
+        Some(key.render(&Asked { groups: Some(&self.groups), ..*asked }, Form::Plain).ok()?.into_owned())
     }
 
     pub(super) fn is_named(&self) -> bool {

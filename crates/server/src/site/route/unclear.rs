@@ -1,4 +1,4 @@
-//! Requests with several values for a condition, of which only some meet it: an application may take any of them.
+//! Requests with several values for a condition, where only some values meet it: an application may take any of them.
 //!
 //! The first reading, in which such conditions hold, decides. It may not decide about guards: a client could send a second value to be led around them.
 

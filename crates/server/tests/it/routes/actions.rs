@@ -506,3 +506,74 @@ fn a_rewrite_applies_once_where_it_says_so() {
     }
     assert_eq!(statuses(&site, &server, "/a/none"), [404, 404]);
 }
+
+/// A rewrite passes over such a route, with its guards; an internal redirect does not.
+#[test]
+fn a_rewrite_is_not_led_to_where_a_route_says_so() {
+    let site = Site::new();
+    site.add("p/x", "x");
+    let keys = r#"
+        [[site.route]]
+        path = "~ ^/p/"
+        unless_rewritten = true
+        deny = true
+
+        [[site.route]]
+        path = "= /rewritten"
+        rewrite = "/p/x"
+
+        [[site.route]]
+        path = "= /tried"
+        try = ["/none", "/p/x"]
+
+        [[site.route]]
+        path = "= /lost"
+        respond = 404
+        error_pages = { 404 = "/p/x?" }
+        "#;
+    let server = site.config(keys).serve_from_user_space();
+    assert_eq!(fetched(&site, &server, "/rewritten"), (200, "x".to_owned()));
+    for target in ["/p/x", "/tried", "/lost"] {
+        assert_eq!(statuses(&site, &server, target), [403, 403], "{target}");
+    }
+}
+
+/// A request is counted before the guards of the route that it goes on in, and once by the same limits.
+#[test]
+fn a_route_counts_requests_that_another_one_leads_to() {
+    let site = Site::new();
+    site.add("a", "a");
+    std::fs::write(site.outside().join("users"), "ada:$apr1$x$y\n").expect("a file");
+    let keys = |limits: &str| {
+        format!(
+            r#"
+            {limits}
+            [[site.route]]
+            path = "/login"
+            limits = {{ requests_per_minute = 1, burst = 2 }}
+            basic_auth = {{ users = "users" }}
+
+            [[site.route]]
+            path = "/rewritten"
+            rewrite = "/login"
+
+            [[site.route]]
+            path = "/tried"
+            try = ["/none", "/login"]
+            "#
+        )
+    };
+    for (limits, target, expected) in [
+        ("", "/login", [401, 401, 429]),
+        ("", "/rewritten", [401, 401, 429]),
+        ("", "/tried", [401, 401, 429]),
+        // Counted by the site already; a rewrite comes before that.
+        ("limits = { requests_per_minute = 100 }", "/tried", [401, 401, 401]),
+        ("limits = { requests_per_minute = 100 }", "/rewritten", [401, 401, 429]),
+    ] {
+        let server = site.config(&keys(limits)).serve_from_user_space();
+        let mut client = site.connect(&server);
+        let statuses = expected.map(|_| request(&mut client, "GET", target, &[]).status);
+        assert_eq!(statuses, expected, "{limits} {target}");
+    }
+}
