@@ -85,7 +85,7 @@ fn a_response_that_breaks_off_is_cut_and_leaves_no_byte_for_another_client() {
     }
 }
 
-/// What the pipes of clients that left hold is closed with them.
+/// The bytes in a pipe are closed with it.
 #[test]
 fn a_client_that_leaves_takes_its_bytes_along() {
     const CLIENTS: usize = 12;
