@@ -29,6 +29,7 @@ mod canary;
 pub mod content;
 mod error;
 mod handshake;
+mod pipe;
 pub mod record;
 mod socket;
 mod stream;
@@ -49,6 +50,7 @@ pub use handshake::resolver::{AlpnChallenges, CertificateSource, NoCertificate, 
 pub use handshake::secrets::traffic_keys;
 pub use handshake::tickets::{NoRandomNumbers, OwnTicketKeys, TICKET_LIFETIME, TicketKeys, TicketSecret};
 pub use handshake::{Group, HandshakeInfo};
+pub use pipe::Pipe;
 pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;

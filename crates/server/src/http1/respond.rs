@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use sealion_http::HttpTime;
 use sealion_http::http1::framing::{LAST_CHUNK, ResponseFraming, write_chunk_size};
 use sealion_http::http1::write::{Connection, insert_lines, write_head};
-use sealion_tls::{Part, Source, TlsStream};
+use sealion_tls::{Part, Pipe, Source, TlsStream};
 use tokio::task::yield_now;
 
 use super::buffer::Buffer;
@@ -17,7 +17,7 @@ use super::stream::Stream;
 use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
 use crate::in_box::in_box;
 use crate::passing::{Link, Passes, Refused, Turn, TurnWait};
-use crate::response::{self, Body, Cursor, Piece, Response, Segment};
+use crate::response::{self, Body, Cursor, LeasedPipe, Piece, Response, Segment, SourceError};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
 pub(super) struct Progress {
@@ -320,6 +320,9 @@ async fn send_with(
     Ok(progress.pause(head.len() as u64, framing, stopped))
 }
 
+/// The number of bytes after which a response by a pipe yields to the other connections of its thread.
+const TURN: usize = 512 << 10;
+
 /// Usual length of a head, for the choice of path.
 const HEAD_ESTIMATE: u64 = 256;
 
@@ -362,7 +365,11 @@ impl<'a> Sending<'a> {
     }
 
     async fn send_pieces(&mut self, mut head: Buffer) -> Result<(), Stop> {
-        while let Some(piece) = self.next(&mut head).await? {
+        loop {
+            if head.is_empty() && self.may_pipe() {
+                self.send_by_pipe().await?;
+            }
+            let Some(piece) = self.next(&mut head).await? else { break };
             let len = piece.len();
             if len > 0 {
                 self.send_piece(&mut head, piece, len).await?;
@@ -400,13 +407,73 @@ impl<'a> Sending<'a> {
         self.wait_for_piece().await
     }
 
-    /// Waits for the next piece, and reads the content of the request meanwhile. Fails if the client goes away.
+    /// Whether content can go on to the client without being read: nothing is put between it, and this process does not seal it.
+    fn may_pipe(&self) -> bool {
+        self.framing != ResponseFraming::Chunked && self.stream.takes_pipes() && self.progress.content.fills_pipes()
+    }
+
+    /// Sends content by a pipe, as far as the source allows and if there is a pipe.
+    async fn send_by_pipe(&mut self) -> Result<(), Stop> {
+        let Some(mut leased) = LeasedPipe::take() else { return Ok(()) };
+        let mut turn = 0;
+        while let Some(moved) = self.fill(&mut leased.pipe).await? {
+            self.empty(&mut leased.pipe).await?;
+            turn += moved;
+            if turn >= TURN {
+                turn = 0;
+                yield_now().await;
+            }
+        }
+        // If the rest has to be read, a record is open.
+        poll_fn(|cx| self.stream.poll_flush_record(cx)).await?;
+        leased.give_back();
+        Ok(())
+    }
+
+    /// Moves content that comes into the pipe. Before a wait, the bytes that were sent leave in a record of their own.
+    async fn fill(&mut self, pipe: &mut Pipe) -> Result<Option<usize>, Stop> {
+        if let Poll::Ready(moved) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_fill_pipe(cx, pipe))).await {
+            return Ok(moved?);
+        }
+        poll_fn(|cx| self.stream.poll_flush_record(cx)).await?;
+        self.wait_for(|content, cx| content.poll_fill_pipe(cx, pipe)).await
+    }
+
+    /// Sends the content of the pipe.
+    async fn empty(&mut self, pipe: &mut Pipe) -> Result<(), Stop> {
+        let mut turn = TurnWait::default();
+        let more_follow = self.progress.content.left() != Some(0);
+        let departure = poll_fn(|cx| {
+            let Sending { stream, content, .. } = self;
+            if let Poll::Ready(Err(error)) = poll_content(content, cx, stream) {
+                return Poll::Ready(Err(error));
+            }
+            match stream.poll_send_pipe(cx, pipe, more_follow).map_err(Error::from) {
+                Poll::Ready(sent) => Poll::Ready(sent.map(|()| None)),
+                Poll::Pending => self.poll_leave(&mut turn, cx).map(|departure| Ok(Some(departure))),
+            }
+        });
+        let Some(departure) = departure.await? else { return Ok(()) };
+        let rest = pipe.take().map_err(SourceError::Failed)?;
+        self.progress.content.push_segment(Segment::of_bytes(rest.into()));
+        Err(Stop::Leaves(departure))
+    }
+
+    /// Waits for the next piece.
     async fn wait_for_piece(&mut self) -> Result<Option<Piece>, Stop> {
+        self.wait_for(Cursor::poll_source).await
+    }
+
+    /// Waits for content, and reads the content of the request meanwhile. Fails if the client goes away.
+    async fn wait_for<T>(
+        &mut self,
+        mut poll: impl FnMut(&mut Cursor, &mut Context<'_>) -> Poll<Result<T, SourceError>>,
+    ) -> Result<T, Stop> {
         let (mut is_here, mut turn) = (true, TurnWait::default());
         poll_fn(|cx| {
             let Sending { stream, content, progress, .. } = self;
-            if let Poll::Ready(piece) = progress.content.poll_source(cx) {
-                return Poll::Ready(piece.map_err(Stop::from));
+            if let Poll::Ready(came) = poll(&mut progress.content, cx) {
+                return Poll::Ready(came.map_err(Stop::from));
             }
             if poll_content(content, cx, stream)?.is_ready()
                 && is_here

@@ -117,6 +117,13 @@ impl Scrape<'_> {
         for (upstream, server) in &servers {
             page.sample(&[("upstream", upstream), ("server", server.name)], server.counted.received);
         }
+        page.counter(
+            "sealion_upstream_piped_bytes_total",
+            "Bytes of these contents that passed to the client by a pipe, without being read.",
+        );
+        for (upstream, server) in &servers {
+            page.sample(&[("upstream", upstream), ("server", server.name)], server.counted.piped);
+        }
         page.gauge("sealion_upstream_active", "Requests that a server is answering.");
         for (upstream, server) in &servers {
             page.sample(&[("upstream", upstream), ("server", server.name)], server.active);

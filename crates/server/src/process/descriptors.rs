@@ -1,7 +1,7 @@
 //! The plan for file descriptors: how many connections and streams can be served, so that none of them ever lacks one.
 //!
 //! ```text
-//! limit on open files = the process, its workers, caches ─ idle connections to servers
+//! limit on open files = the process, its workers, caches ─ idle connections to servers ─ pipes
 //!                     ─ connections × (socket + descriptors of one response)
 //!                     ─ further streams of HTTP/2 × descriptors of one response
 //! ```
@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::build::{cache_limits, store_files};
 use crate::config::Config;
+use crate::response::bound_pipes;
 use crate::site::SiteConfig;
 use crate::store::bound_fetches;
 use crate::upstream::bound_idle_connections;
@@ -51,6 +52,16 @@ const STREAMS_PER_CONNECTION: u64 = 16;
 /// The part of a low limit that idle connections to servers get.
 const SHARE_OF_IDLE: u64 = 8;
 
+/// The part of a low limit that pipes get.
+const SHARE_OF_PIPES: u64 = 32;
+
+/// Descriptors of a pipe.
+const PIPE_DESCRIPTORS: u64 = 2;
+
+// GUESS: a pipe is in use while its client takes less than the server sends.
+/// Pipes for each worker, for responses of servers. A response without one is read and written.
+const PIPES_PER_WORKER: u64 = 32;
+
 /// How many connections and streams can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DescriptorPlan {
@@ -68,8 +79,24 @@ struct Needs {
     response: u64,
     /// Idle connections to servers that the configuration allows.
     idle: u64,
+    /// Pipes that the workers may have.
+    pipes: u64,
     /// `--max-connections`.
     connections: Option<u64>,
+}
+
+/// Things that a low limit on open files makes fewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    /// Idle connections to servers.
+    idle: u64,
+    pipes: u64,
+}
+
+impl Kept {
+    fn descriptors(self) -> u64 {
+        self.idle + self.pipes * PIPE_DESCRIPTORS
+    }
 }
 
 /// Refuses a configuration that the limit on open files does not allow. Changes nothing.
@@ -86,21 +113,22 @@ fn allowed() -> u64 {
 }
 
 impl DescriptorPlan {
-    /// Makes the plan, raises the soft limit on open files as far as it needs, and bounds idle connections to servers.
+    /// Makes the plan, raises the soft limit on open files as far as it needs, and bounds idle connections to servers and pipes.
     ///
     /// # Errors
     /// As [`check_open_files`], and if the limit cannot be raised.
     pub(super) fn new(config: &Config) -> Result<Self, String> {
         let limit = getrlimit(Resource::Nofile);
         let needs = Needs::of(config);
-        let (plan, idle) = needs.plan(allowed())?;
-        let needed = needs.open_files(&plan, idle, allowed());
+        let (plan, kept) = needs.plan(allowed())?;
+        let needed = needs.open_files(&plan, kept, allowed());
         if limit.current.is_some_and(|current| current < needed) {
             let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
             setrlimit(Resource::Nofile, raised)
                 .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
         }
-        bound_idle_connections(usize::try_from(idle).unwrap_or(usize::MAX));
+        bound_idle_connections(usize::try_from(kept.idle).unwrap_or(usize::MAX));
+        bound_pipes(usize::try_from(kept.pipes).unwrap_or(usize::MAX));
         // Each connection and each further stream has room for one.
         bound_fetches(usize::try_from(plan.connections + plan.streams).unwrap_or(usize::MAX));
         let number = |count| usize::try_from(count).map_err(|e| format!("{count} connections: {e}"));
@@ -138,28 +166,32 @@ impl Needs {
         // A URL in a rule is an upstream with one server.
         let of_rules = rules().count() + mirrors().count();
         let idle = named.sum::<u64>() + of_upstream(of_rules, crate::upstream::UpstreamConfig::DEFAULT_MAX_IDLE);
-        Needs { others, response, idle, connections: config.limits.max_connections.map(Bounded::get) }
+        let pipes = if of_rules > 0 { workers * PIPES_PER_WORKER } else { 0 };
+        Needs { others, response, idle, pipes, connections: config.limits.max_connections.map(Bounded::get) }
     }
 
     /// Open files for the plan, with a relay for each exchange where `allowed` has the room.
-    fn open_files(&self, Plan { connections, streams }: &Plan, idle: u64, allowed: u64) -> u64 {
+    fn open_files(&self, Plan { connections, streams }: &Plan, kept: Kept, allowed: u64) -> u64 {
         let exchanges = connections + streams;
-        let needed = self.others + idle + connections + exchanges * self.response;
+        let needed = self.others + kept.descriptors() + connections + exchanges * self.response;
         (needed + exchanges * RELAY_DESCRIPTORS).min(allowed)
     }
 
-    /// The plan, and the idle connections to servers, for `allowed` open files.
-    fn plan(&self, allowed: u64) -> Result<(Plan, u64), String> {
+    /// The plan for `allowed` open files.
+    fn plan(&self, allowed: u64) -> Result<(Plan, Kept), String> {
         let room = allowed.saturating_sub(self.others);
-        let idle = self.idle.min(room / SHARE_OF_IDLE);
-        let room = room - idle;
+        let kept = Kept {
+            idle: self.idle.min(room / SHARE_OF_IDLE),
+            pipes: self.pipes.min(room / SHARE_OF_PIPES / PIPE_DESCRIPTORS),
+        };
+        let room = room - kept.descriptors();
         let each = 1 + self.response;
         let possible = room / each;
         let connections = match self.connections {
             Some(wanted) if wanted > possible => {
                 return Err(format!(
                     "limits.max_connections = {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
-                    wanted.saturating_mul(each).saturating_add(self.others + idle)
+                    wanted.saturating_mul(each).saturating_add(self.others + kept.descriptors())
                 ));
             }
             Some(wanted) => wanted,
@@ -170,7 +202,7 @@ impl Needs {
         }
         let left = room - connections * each;
         let streams = (left / self.response).min(connections.saturating_mul(STREAMS_PER_CONNECTION));
-        Ok((Plan { connections, streams }, idle))
+        Ok((Plan { connections, streams }, kept))
     }
 }
 
@@ -184,9 +216,10 @@ mod tests {
         for response in [1, 4, 6] {
             for allowed in [others + 9, 1024, 1500, 4096, 524_288, 1 << 20] {
                 for connections in [None, Some(1), Some(50)] {
-                    let needs = Needs { others, response, idle, connections };
+                    let needs = Needs { others, response, idle, pipes: 64, connections };
                     let Ok((plan, kept)) = needs.plan(allowed) else { continue };
-                    let needed = others + kept + plan.connections * (1 + response) + plan.streams * response;
+                    let needed =
+                        others + kept.descriptors() + plan.connections * (1 + response) + plan.streams * response;
                     assert!(needed <= allowed, "{response} {allowed} {connections:?}: {needed}");
                     let raised = needs.open_files(&plan, kept, allowed);
                     let with_relays = needed + plan.connections + plan.streams;
@@ -199,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_high_limit_serves_the_default_and_a_low_one_is_shared() {
-        let needs = |connections| Needs { others: 300, response: 1, idle: 0, connections };
+        let needs = |connections| Needs { others: 300, response: 1, idle: 0, pipes: 0, connections };
         let plan = |connections, allowed| needs(connections).plan(allowed).map(|(plan, _)| plan);
         let high = Plan { connections: DEFAULT_MAX_CONNECTIONS, streams: 160_000 };
         assert_eq!(plan(None, 1 << 20), Ok(high));

@@ -11,6 +11,7 @@ use std::{fmt, io};
 
 use bytes::Bytes;
 use sealion_http::{ContentRange, ContentType, EntityTag, ExtraFields};
+use sealion_tls::Pipe;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::cursor::Segment;
@@ -62,6 +63,20 @@ pub(crate) struct BodyStream {
 pub(crate) trait Source: Send + Sync {
     /// The next piece; `None` at the end. An error cuts the response short, so that the client can tell it is incomplete.
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>>;
+
+    /// Whether its next content can be moved into a pipe by [`Self::poll_fill_pipe`], and is long enough.
+    fn fills_pipes(&self) -> bool {
+        false
+    }
+
+    /// Moves content into the empty pipe, and returns the number of its bytes. `None`: it has none that can be moved. An error cuts the response short.
+    fn poll_fill_pipe(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        _pipe: &mut Pipe,
+    ) -> Poll<Option<io::Result<usize>>> {
+        Poll::Ready(None)
+    }
 
     /// The fields behind the content, once its end has come.
     fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use sealion_http::ExtraFields;
-use sealion_tls::Part;
+use sealion_tls::{Part, Pipe};
 
 use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
 use crate::files::resolve::{Content, SiteFile};
@@ -109,6 +109,27 @@ impl Cursor {
                 Err(SourceError::Length { announced, given })
             }
             _ => Ok(piece),
+        })
+    }
+
+    /// Whether the next content of the source should be moved into a pipe.
+    pub(crate) fn fills_pipes(&self) -> bool {
+        self.source().is_some_and(Source::fills_pipes)
+    }
+
+    /// Moves content of the source into the empty pipe. `None`: it has none that can be moved.
+    pub(crate) fn poll_fill_pipe(
+        &mut self,
+        cx: &mut Context<'_>,
+        pipe: &mut Pipe,
+    ) -> Poll<Result<Option<usize>, SourceError>> {
+        let Some(stream) = &mut self.source else { return Poll::Ready(Ok(None)) };
+        let moved = ready!(stream.source.as_mut().poll_fill_pipe(cx, pipe)).transpose().map_err(SourceError::Failed)?;
+        self.given += moved.unwrap_or(0) as u64;
+        let given = self.given;
+        Poll::Ready(match stream.length {
+            Some(announced) if given > announced => Err(SourceError::Length { announced, given }),
+            _ => Ok(moved),
         })
     }
 

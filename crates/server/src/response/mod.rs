@@ -5,6 +5,7 @@ mod cursor;
 mod encoded;
 mod of_file;
 mod paced;
+mod pipes;
 mod read;
 
 use std::io;
@@ -16,6 +17,7 @@ pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source, discard};
 pub(crate) use cursor::{Cursor, Segment, SourceError};
 pub(crate) use encoded::{CHECKSUMS, CodedForms, ContentEncoder, MakeEncoder};
 pub(crate) use of_file::{of_coded, of_file, of_file_as, of_variant};
+pub(crate) use pipes::{LeasedPipe, bound_pipes};
 pub(crate) use read::read_range;
 
 use crate::in_box::boxed;

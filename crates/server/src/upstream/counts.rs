@@ -52,6 +52,8 @@ pub(super) struct Counts {
     times: SharedHistogram,
     /// Bytes of the contents of responses.
     received: AtomicU64,
+    /// Bytes of these that passed by a pipe.
+    piped: AtomicU64,
 }
 
 /// The values of a server's counters.
@@ -66,6 +68,8 @@ pub(crate) struct Counted {
     pub(crate) times: Durations,
     /// Bytes of the contents of responses.
     pub(crate) received: u64,
+    /// Bytes of these that passed by a pipe.
+    pub(crate) piped: u64,
 }
 
 impl Counts {
@@ -85,6 +89,12 @@ impl Counts {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Bytes of it came, and were moved into a pipe.
+    pub(super) fn piped(&self, bytes: usize) {
+        self.received(bytes);
+        self.piped.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub(super) fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
@@ -101,6 +111,7 @@ impl Counts {
             connections: get(&self.connections),
             times: self.times.get(),
             received: get(&self.received),
+            piped: get(&self.piped),
         }
     }
 }

@@ -275,7 +275,11 @@ impl InProgress {
 
     /// Counts bytes of the content of its response.
     fn received(&self, bytes: usize) {
-        self.upstream.servers[self.server].counts.received(bytes);
+        self.counts().received(bytes);
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.upstream.servers[self.server].counts
     }
 
     /// Keeps a connection whose request has been answered, if it may have another.

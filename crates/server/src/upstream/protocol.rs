@@ -4,6 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use sealion_tls::Pipe;
 
 use super::config::Protocol;
 use super::connect::{ConnectError, connect};
@@ -87,6 +88,19 @@ impl AnswerContent {
         match self {
             AnswerContent::Http1(body) => body.poll_frame(cx),
             AnswerContent::Http2(body) => body.poll_frame(cx),
+        }
+    }
+
+    /// Whether the content that comes next should be moved into a pipe.
+    pub(super) fn fills_pipes(&self) -> bool {
+        matches!(self, AnswerContent::Http1(body) if body.fills_pipes())
+    }
+
+    /// Moves content that comes into a pipe. `None`: it has to be read, or the response is whole.
+    pub(super) fn poll_fill_pipe(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<Option<io::Result<usize>>> {
+        match self {
+            AnswerContent::Http1(body) => body.poll_fill_pipe(cx, pipe),
+            AnswerContent::Http2(_) => Poll::Ready(None),
         }
     }
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sealion_http::{ExtraFields, Status};
+use sealion_tls::Pipe;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::InProgress;
@@ -69,6 +70,42 @@ impl ReplyBody {
     }
 
     fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        loop {
+            match ready!(self.poll_next(cx, AnswerContent::poll_frame)) {
+                Some(Ok(AnswerFrame::Content(octets))) => {
+                    self.patience.moved();
+                    self.in_progress.received(octets.len());
+                    return Poll::Ready(Some(Ok(Piece::Bytes(octets))));
+                }
+                // Others are dropped, as RFC 9110 §6.5.1 allows.
+                Some(Ok(AnswerFrame::Trailers(fields))) if self.takes_trailers => {
+                    self.trailers = trailers_of_answer(&fields);
+                }
+                Some(Ok(AnswerFrame::Trailers(_))) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+
+    /// What `poll` gets of the content, within the deadlines. An error ends the content.
+    fn poll_next<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut AnswerContent, &mut Context<'_>) -> Poll<Option<io::Result<T>>>,
+    ) -> Poll<Option<io::Result<T>>> {
+        let next = self.poll_in_time(cx, poll);
+        if let Poll::Ready(Some(Err(_))) = next {
+            self.content = None;
+        }
+        next
+    }
+
+    fn poll_in_time<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut AnswerContent, &mut Context<'_>) -> Poll<Option<io::Result<T>>>,
+    ) -> Poll<Option<io::Result<T>>> {
         let server = || self.in_progress.name();
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
@@ -78,42 +115,36 @@ impl ReplyBody {
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, late))));
         }
         let Some(content) = &mut self.content else { return Poll::Ready(None) };
-        loop {
-            match content.poll_frame(cx) {
-                Poll::Ready(Some(Ok(AnswerFrame::Content(octets)))) => {
-                    self.patience.moved();
-                    self.in_progress.received(octets.len());
-                    return Poll::Ready(Some(Ok(Piece::Bytes(octets))));
-                }
-                // Others are dropped, as RFC 9110 §6.5.1 allows.
-                Poll::Ready(Some(Ok(AnswerFrame::Trailers(fields)))) if self.takes_trailers => {
-                    self.trailers = trailers_of_answer(&fields);
-                }
-                Poll::Ready(Some(Ok(AnswerFrame::Trailers(_)))) => {}
-                Poll::Ready(Some(Err(error))) => {
-                    let error = io::Error::other(format!("the answer of {} broke off: {error}", server()));
-                    return Poll::Ready(Some(Err(error)));
-                }
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {
-                    return self.patience.poll(cx).map(|limit| {
-                        let stalled = format!("{} sent nothing of its answer for {} s", server(), limit.as_secs_f32());
-                        Some(Err(io::Error::new(io::ErrorKind::TimedOut, stalled)))
-                    });
-                }
+        match poll(content, cx) {
+            Poll::Ready(next) => {
+                let broke_off = |error| io::Error::other(format!("the answer of {} broke off: {error}", server()));
+                Poll::Ready(next.map(|next| next.map_err(broke_off)))
             }
+            Poll::Pending => self.patience.poll(cx).map(|limit| {
+                let stalled = format!("{} sent nothing of its answer for {} s", server(), limit.as_secs_f32());
+                Some(Err(io::Error::new(io::ErrorKind::TimedOut, stalled)))
+            }),
         }
     }
 }
 
 impl Source for ReplyBody {
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        self.get_mut().poll_content(cx)
+    }
+
+    fn fills_pipes(&self) -> bool {
+        self.content.as_ref().is_some_and(AnswerContent::fills_pipes)
+    }
+
+    fn poll_fill_pipe(self: Pin<&mut Self>, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<Option<io::Result<usize>>> {
         let this = self.get_mut();
-        let piece = this.poll_content(cx);
-        if let Poll::Ready(Some(Err(_))) = piece {
-            this.content = None;
+        let moved = ready!(this.poll_next(cx, |content, cx| content.poll_fill_pipe(cx, pipe)));
+        if let Some(Ok(moved)) = moved {
+            this.patience.moved();
+            this.in_progress.counts().piped(moved);
         }
-        piece
+        Poll::Ready(moved)
     }
 
     fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {

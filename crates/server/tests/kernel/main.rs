@@ -17,6 +17,7 @@ mod doctor;
 mod http2;
 mod module;
 mod nginx;
+mod piped;
 mod privileges;
 mod slow_disk;
 mod strace;

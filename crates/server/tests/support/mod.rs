@@ -1,6 +1,7 @@
 //! The shipped binary with a certificate and a root of its own, and what it logs.
 #![allow(dead_code, reason = "the native and the guest tests use a part each")]
 
+pub(crate) mod by_length;
 pub(crate) mod changing_file;
 pub(crate) mod config;
 pub(crate) mod configured;

@@ -2,6 +2,7 @@
 
 mod close;
 mod counts;
+mod from_pipe;
 mod frozen;
 mod io_traits;
 mod key_update;

@@ -62,7 +62,7 @@ impl TlsStream {
     }
 
     /// Repeats a write to the socket until it takes something.
-    fn poll_plain(
+    pub(super) fn poll_plain(
         &mut self,
         cx: &mut Context<'_>,
         mut write: impl FnMut(&Socket) -> Result<usize, Errno>,

@@ -71,7 +71,7 @@ impl TlsStream {
     }
 
     /// Why nothing can be sent: a read found that the connection is lost, or a response has not ended.
-    fn not_open(&self) -> Error {
+    pub(super) fn not_open(&self) -> Error {
         let lost = self.receiver.failure().filter(|_| self.sending == Sending::Closed);
         lost.unwrap_or(Error::Unfinished)
     }
@@ -290,7 +290,7 @@ impl TlsStream {
                     };
                     // Bytes before a file get a separate record: the file's pages then fill whole records, and no
                     // cipher block spans two pages.
-                    ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
+                    ready!(self.poll_reserve(cx, &mut source.reserved, most_records(bytes)))?;
                     // A frame is one record, though, and without records the packets should be full.
                     let is_joined = match self.sender {
                         Sender::Plain(_) => bytes < source.reader.rest.len,
@@ -307,7 +307,7 @@ impl TlsStream {
                     if !source.warm_up(file, range.start..end)? {
                         continue;
                     }
-                    ready!(self.poll_reserve(cx, source, most_records(count)))?;
+                    ready!(self.poll_reserve(cx, &mut source.reserved, most_records(count)))?;
                     let sent = ready!(self.poll_sendfile(cx, file, range, count));
                     if matches!(sent, Err(Error::FileShrank { .. } | Error::File(_))) {
                         source.reader.unreadable = Some(file);
@@ -381,7 +381,7 @@ impl TlsStream {
             ready!(record.poll_fill(cx, &mut source.reader))?;
         }
         loop {
-            ready!(self.poll_reserve(cx, source, 1))?;
+            ready!(self.poll_reserve(cx, &mut source.reserved, 1))?;
             let Stage::Record(record) = &mut source.stage else {
                 unreachable!("only called in this stage");
             };
@@ -418,14 +418,19 @@ impl TlsStream {
 
     /// Ensures, once for each kernel operation, that the key may seal the operation's records. If the peer requests an
     /// update while the operation waits, the update goes first.
-    fn poll_reserve(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>, records: u64) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_reserve(
+        &mut self,
+        cx: &mut Context<'_>,
+        reserved: &mut bool,
+        records: u64,
+    ) -> Poll<Result<(), Error>> {
         if self.is_key_update_due() && self.can_update_keys() {
             ready!(self.poll_update_sending_key(cx))?;
-            source.reserved = false;
+            *reserved = false;
         }
-        if !source.reserved {
+        if !*reserved {
             ready!(self.poll_key_for(cx, records))?;
-            source.reserved = true;
+            *reserved = true;
         }
         Poll::Ready(Ok(()))
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::Method;
+use sealion_tls::Pipe;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::task::unconstrained;
 use tokio_util::io::poll_read_buf;
@@ -19,7 +20,7 @@ use super::answer::Head;
 use super::body::AnswerBody;
 use super::content::{Unwritten, Written, write};
 use super::request::head_octets;
-use crate::tls_client::Io;
+use crate::tls_client::{BareSocket, Io};
 use crate::upstream::content::{Incomplete, RequestContent};
 use crate::upstream::head_room::HeadBytes;
 use crate::upstream::lazy_timer::LazyTimer;
@@ -286,6 +287,31 @@ impl Exchange {
             return Poll::Ready(Err(Broken::Client(incomplete)));
         }
         Poll::Pending
+    }
+
+    /// Whether the bytes that come next can be moved into a pipe: none were read before them, and nothing lies between them and the socket.
+    pub(super) fn fills_pipes(&self) -> bool {
+        self.input.is_empty() && self.bare_socket().is_some()
+    }
+
+    /// Moves bytes that come into a pipe, at most `most`. 0: the server has closed the connection.
+    pub(super) fn poll_fill_pipe(
+        &mut self,
+        cx: &mut Context<'_>,
+        pipe: &mut Pipe,
+        most: u64,
+    ) -> Poll<io::Result<usize>> {
+        match self.bare_socket() {
+            Some(socket) => socket.poll_fill(cx, pipe, most),
+            None => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    fn bare_socket(&self) -> Option<BareSocket<'_>> {
+        match &self.ends {
+            Ends::Both(io) => io.bare_socket(),
+            Ends::Apart { .. } => None,
+        }
     }
 
     /// Copies the bytes behind a head of `octets`, so that they do not keep the memory of a large one.

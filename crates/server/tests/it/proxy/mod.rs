@@ -18,6 +18,7 @@ mod guards;
 mod http2;
 mod interim;
 mod mirror;
+mod piped;
 mod proxy_protocol;
 mod random;
 mod real_servers;
