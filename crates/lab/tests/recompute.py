@@ -231,7 +231,7 @@ def counts(path):
 
 
 def counted(root):
-    """The table of the bare sender in BENCHMARKING.md."""
+    """The tables of instruction counts in BENCHMARKING.md."""
     text = (root / "BENCHMARKING.md").read_text()
     names = {name: name.replace(" kB", "k").replace(" MB", "m") for name in ("1 kB", "16 kB", "64 kB", "256 kB", "1 MB")}
     guard = [counts(root / f"bench/guard/raw/{kernel}.csv") for kernel in ("6.1", "7.2")]
@@ -239,6 +239,25 @@ def counted(root):
         values = [kernel[names[line[0]], arm] for kernel in guard for arm in ("floor", "kernel", "nginx-ktls")]
         for cell, value in zip(line[1:], values, strict=True):
             check(f"BENCHMARKING, bare sender, {line[0]}", cell, value / 1e3)
+    wrk, lab = (counts(root / f"bench/clients/{client}/6.1/raw.csv") for client in ("wrk", "lab"))
+    for line in table(text, "`bench/clients` has the rows:")[1:]:
+        server, size = line[0].split(", ")
+        key = names[size], "user" if server == "Sealion" else "nginx"
+        for cell, value in zip(line[1:], (wrk[key] / 1e3, lab[key] / 1e3, wrk[key] / lab[key]), strict=True):
+            check(f"BENCHMARKING, wrk, {line[0]}", cell, value)
+    stored = [
+        counts(root / f"bench/stored/{kernel}/raw.csv") | counts(root / f"bench/stored-1m/{kernel}/raw.csv")
+        for kernel in ("6.1", "7.2")
+    ]
+    for line in table(text, "--out bench/stored-1m")[1:]:
+        size, *streams = line[0].split(", ")
+        cell = names[size] + (" h2 16" if streams else "")
+        for kernel, of in enumerate(stored):
+            file, hit, nginx = (of.get((cell, arm)) for arm in ("user", "user-cache", "nginx-cache"))
+            values = [file / 1e3, hit / 1e3, hit / file, nginx and nginx / 1e3, nginx and hit / nginx]
+            for shown, value in zip(line[1:], values, strict=True):
+                if value:
+                    check(f"BENCHMARKING, stored, {line[0]}, kernel {kernel}", shown.split(" / ")[kernel], value)
 
 
 def size_of(name):
