@@ -1,10 +1,10 @@
 #!/bin/sh
 # Measures the tables of docs/networks.md on HTTP/1.1, HTTP/2 and HTTP/3.
-#   measure.sh SEALION-LAB SEALION OUT
+#   measure.sh SEALION-LAB SEALION OUT [NGINX]
 # The recorded rows are of programs of the dev profile with opt-level 1 for the server (cargo build --config
 # profile.dev.package.sealion.opt-level=1), 2026-11-27. The times are a guest's: they hold beside other work on the host.
 set -eu
-lab=$1 sealion=$2 out=$3
+lab=$1 sealion=$2 out=$3 nginx=${4-}
 
 # run NAME ARMS SIZES LOSS RTT RATE SAMPLES-WITH-LOSS
 run() {
@@ -28,3 +28,15 @@ for series in 1 2; do
     run h2-1m-$series user-h2 1m 1 80 50 100
     run h3-1m-$series user-h3 1m 1 80 50 100
 done
+# peers.csv: four such runs, one for each round trip and loss. NGINX is nginx with HTTP/3. Its directory has its libraries, if the guest's are older:
+# a script there starts the program by their dynamic linker.
+peers() {
+    timeout 3600 "$lab" network --kernel 6.1 --arms user-h3,nginx-h3,user-h2,nginx-h2 --sizes 1k,1m --visits new --rtt "$1" --rate "$2" \
+        --loss "$3" --samples-with-loss 30 --sealion "$sealion" --nginx "$nginx" --out "$out/peers-$1-$3.csv"
+}
+if [ -n "$nginx" ]; then
+    for loss in 1 5; do
+        peers 80 50 $loss
+        peers 200 20 $loss
+    done
+fi

@@ -140,6 +140,9 @@ impl Connection {
 
     /// Frees memory that an idle connection does not need. Call it before waiting for a new request.
     pub fn shrink(&mut self) {
+        if self.requests.is_empty() {
+            self.requests = Vec::new();
+        }
         self.requests.shrink_to(KEPT_STREAMS);
         self.early_priorities.shrink_to_fit();
         if self.control.is_empty() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::arm::Arm;
-use crate::network::{self, Plan};
+use crate::network::{self, Plan, Visit};
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
@@ -36,12 +36,18 @@ pub(crate) struct NetworkArgs {
     /// Requests of a cell with loss
     #[arg(long, default_value_t = 200)]
     samples_with_loss: u64,
+    /// Connections of the requests: new, warm
+    #[arg(long, value_delimiter = ',', default_values = ["new", "warm"])]
+    visits: Vec<Visit>,
     /// Shell command in the server's namespace, such as `sysctl -w net.ipv4.tcp_congestion_control=bbr`; may be repeated
     #[arg(long, value_name = "COMMAND")]
     tune: Vec<String>,
     /// Path of sealion [default: beside this program]
     #[arg(long)]
     sealion: Option<PathBuf>,
+    /// Path of nginx, whose directory is copied into the guest [default: Debian 12's]
+    #[arg(long)]
+    nginx: Option<PathBuf>,
     /// File for the rows, as CSV
     #[arg(long)]
     out: Option<PathBuf>,
@@ -62,8 +68,10 @@ pub(crate) fn main(args: &NetworkArgs) -> Result<ExitCode> {
         pages: args.sizes.clone(),
         samples: args.samples,
         samples_with_loss: args.samples_with_loss,
+        visits: args.visits.clone(),
         tune: args.tune.clone(),
         sealion: super::instructions::sealion(args.sealion.as_deref())?,
+        nginx: args.nginx.as_deref().map(std::path::absolute).transpose()?,
     };
     let (rows, raw) = network::run(&plan, args.kernel)?;
     print!("{}", network::table(&rows));

@@ -39,7 +39,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     let setup = Setup {
         group: None,
         sealion: plan.arms().any(|arm| arm.is_ours()).then(|| Sealion::find(Some(&plan.sealion))).transpose()?,
-        nginx: plan.arms().any(|arm| arm.needs_nginx()).then(|| Nginx::find(None)).transpose()?,
+        nginx: plan.arms().any(|arm| arm.needs_nginx()).then(|| Nginx::find(plan.nginx.as_deref())).transpose()?,
         certificate: Certificate::make(work)?,
         files: files.directory,
         scratch: work.to_owned(),
@@ -65,7 +65,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
             // The first packets on a path wait one more round trip, for the neighbour's address (arp(7)).
             load(&server, plan.pages[0], Visit::New, 1).with_context(|| format!("{way}, warm-up on {arm}"))?;
             for &page in &plan.pages {
-                for visit in Visit::ALL {
+                for &visit in &plan.visits {
                     let samples = if way.loss > 0.0 { plan.samples_with_loss } else { plan.samples };
                     let times = load(&server, page, visit, samples)
                         .with_context(|| format!("{way}, {} {visit} on {arm}", file_name(page)))?;

@@ -14,6 +14,6 @@ mod run;
 mod table;
 
 pub(crate) use inside::measure;
-pub(crate) use plan::{Path, Plan};
+pub(crate) use plan::{Path, Plan, Visit};
 pub(crate) use run::run;
 pub(crate) use table::table;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
@@ -19,10 +20,14 @@ pub(crate) struct Plan {
     pub(crate) samples: u64,
     /// Requests of a cell on a path with loss.
     pub(crate) samples_with_loss: u64,
+    /// The connections of a cell's requests.
+    pub(crate) visits: Vec<Visit>,
     /// Shell commands that run in the server's namespace before each path's first arm.
     pub(crate) tune: Vec<String>,
     /// Our server's program, at the same path on the host and in the guest.
     pub(crate) sealion: PathBuf,
+    /// nginx, at the same path on the host and in the guest. `None`: the nginx that every guest has.
+    pub(crate) nginx: Option<PathBuf>,
 }
 
 /// A path between client and server.
@@ -37,7 +42,7 @@ pub(crate) struct Path {
 }
 
 /// The connection of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Visit {
     /// A new connection: the times include TCP and TLS handshakes.
     New,
@@ -47,8 +52,6 @@ pub(crate) enum Visit {
 }
 
 impl Visit {
-    pub(crate) const ALL: [Self; 2] = [Self::New, Self::Warm];
-
     /// The time between the starts of two requests; less than the servers' idle timeouts.
     pub(crate) const PAUSE_SECONDS: u32 = 20;
 }

@@ -23,6 +23,10 @@ pub(crate) fn run(plan: &Plan, series: Series) -> Result<(Vec<Row>, Vec<u8>)> {
         );
         include.push(plan.sealion.clone());
     }
+    if let Some(nginx) = &plan.nginx {
+        ensure!(nginx.is_file(), "{} does not exist", nginx.display());
+        include.extend(nginx.parent().map(Into::into));
+    }
     let payload = Payload {
         jobs: vec![Job::program("/init", ["network", "--inside", WORK])],
         programs: vec!["ip".into(), "tc".into()],

@@ -133,6 +133,10 @@ impl<'a> Http3<'a> {
             return Poll::Ready(());
         }
         if self.is_idle() {
+            if self.sending.is_empty() {
+                self.sending = Vec::new();
+            }
+            *events = VecDeque::new();
             if self.window.shrink()
                 && let Some(mut quic) = endpoint.connection(self.key)
             {

@@ -195,6 +195,10 @@ impl Assembler {
             let buffer = Buffer::new(offset, bytes, allocation_size);
             self.buffered += buffer.bytes.len();
             self.allocated += buffer.allocation_size;
+            if self.data.capacity() == 0 {
+                // Control streams, and most requests, have one chunk at a time.
+                self.data.reserve_exact(1);
+            }
             self.data.push(buffer);
         }
         // `self.buffered` also counts duplicate bytes, therefore we use

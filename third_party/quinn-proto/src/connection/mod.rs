@@ -153,7 +153,7 @@ pub struct Connection {
     path_counter: u64,
     /// Whether MTU detection is supported in this environment
     allow_mtud: bool,
-    prev_path: Option<(ConnectionId, PathData)>,
+    prev_path: Option<Box<(ConnectionId, PathData)>>,
     state: State,
     side: ConnectionSide,
     /// Whether or not 0-RTT was enabled during the handshake. Does not imply acceptance.
@@ -419,7 +419,12 @@ impl Connection {
     /// Return endpoint-facing events
     #[must_use]
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
-        self.endpoint_events.pop_front().map(EndpointEvent)
+        let event = self.endpoint_events.pop_front();
+        if event.is_none() {
+            // Most connections have events at their beginning alone.
+            self.endpoint_events = VecDeque::new();
+        }
+        event.map(EndpointEvent)
     }
 
     /// Provide control over streams
@@ -1035,7 +1040,7 @@ impl Connection {
 
     /// Send PATH_CHALLENGE for a previous path if necessary
     fn send_path_challenge(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (prev_cid, prev_path) = self.prev_path.as_mut()?;
+        let (prev_cid, prev_path) = &mut **self.prev_path.as_mut()?;
         if !prev_path.challenge_pending {
             return None;
         }
@@ -1239,8 +1244,8 @@ impl Connection {
                 }
                 Timer::PathValidation => {
                     debug!("path validation failed");
-                    if let Some((_, prev)) = self.prev_path.take() {
-                        self.path = prev;
+                    if let Some(prev) = self.prev_path.take() {
+                        self.path = prev.1;
                     }
                     self.path.challenge = None;
                     self.path.challenge_pending = false;
@@ -2871,7 +2876,7 @@ impl Connection {
                         self.timers.stop(Timer::PathValidation);
                         self.path.challenge = None;
                         self.path.validated = true;
-                        if let Some((_, ref mut prev_path)) = self.prev_path {
+                        if let Some((_, prev_path)) = self.prev_path.as_deref_mut() {
                             prev_path.challenge = None;
                             prev_path.challenge_pending = false;
                         }
@@ -3129,7 +3134,7 @@ impl Connection {
             prev.challenge_pending = true;
             // We haven't updated the remote CID yet, this captures the remote CID we were using on
             // the previous path.
-            self.prev_path = Some((self.rem_cids.active(), prev));
+            self.prev_path = Some(Box::new((self.rem_cids.active(), prev)));
         }
 
         self.timers.set(
@@ -3335,6 +3340,9 @@ impl Connection {
             if !frame.data.is_empty() {
                 frame.offset += len as u64;
                 space.pending.crypto.push_front(frame);
+            } else if space.pending.crypto.is_empty() {
+                // TLS has hardly more to send.
+                space.pending.crypto = VecDeque::new();
             }
         }
 
@@ -3368,6 +3376,10 @@ impl Connection {
             .encode(buf);
             sent.retransmits.get_or_create().new_cids.push(issued);
             self.stats.frame_tx.new_connection_id += 1;
+            if space.pending.new_cids.is_empty() {
+                // Later ones come one at a time.
+                space.pending.new_cids = Vec::new();
+            }
         }
 
         // RETIRE_CONNECTION_ID
@@ -3760,7 +3772,7 @@ impl Connection {
             || self
                 .prev_path
                 .as_ref()
-                .is_some_and(|(_, x)| x.challenge_pending)
+                .is_some_and(|prev| prev.1.challenge_pending)
             || !self.path_responses.is_empty()
             || self.datagrams.outgoing.can_send_1rtt(max_size)
     }
@@ -3770,7 +3782,7 @@ impl Connection {
         // Visit known paths from newest to oldest to find the one `packet` was sent on
         for path in [&mut self.path]
             .into_iter()
-            .chain(self.prev_path.as_mut().map(|(_, data)| data))
+            .chain(self.prev_path.as_mut().map(|prev| &mut prev.1))
         {
             if path.remove_in_flight(packet) {
                 return;
