@@ -340,8 +340,6 @@ fn last_of(context: &mut Context, place: Place<'_, '_>, last: &str) -> Result<St
 /// Has a route follow the last entry of a `try_files`.
 fn last_resort(table: &mut Table, last: &str) {
     match last.strip_prefix('=') {
-        // A response of its own would count as a guard.
-        Some("404") => table.set("try", vec![Value::from("=404")]),
         Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
         None if last.starts_with('@') => table.set("try", vec![Value::from(last)]),
         None => table.set("rewrite", last),

@@ -135,7 +135,7 @@ fn connections_whose_peers_have_vanished_end_by_themselves() {
 }
 
 /// Bytes of memory that belong to the process alone.
-fn resident(server: &Server) -> u64 {
+pub(crate) fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel tells");
     line.trim().strip_suffix(" kB").and_then(|text| text.parse::<u64>().ok()).expect("a number") << 10

@@ -2,6 +2,7 @@
 
 mod client;
 mod features;
+mod idle;
 mod paths;
 mod raw;
 mod same;

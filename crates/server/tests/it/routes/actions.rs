@@ -543,7 +543,7 @@ fn a_rewrite_is_not_led_to_where_a_route_says_so() {
 fn a_route_counts_requests_that_another_one_leads_to() {
     let site = Site::new();
     site.add("a", "a");
-    std::fs::write(site.outside().join("users"), "ada:$apr1$x$y\n").expect("a file");
+    std::fs::write(site.outside().join("users"), "ada:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\n").expect("a file");
     let keys = |limits: &str| {
         format!(
             r#"
