@@ -301,6 +301,17 @@ def studies(root):
                         and key[1].startswith(f"size={size_of(size[1])} calls={calls} ")
                     ]
                     check(f"studies, {study}, {run}, {line[0]}, {arm}", shown, 100 * (math.exp(found[0][0]) - 1))
+    limited = defaultdict(list)
+    for row in rows(root / "bench/studies/guest-6.1-half-a-processor/raw.csv"):
+        limited[int(row["size"]), row["arm"]].append(float(row["body_bytes"]) / float(row["elapsed"]))
+    lines = table(text[text.index("\n## container\n") :], "**Result there**")
+    column = lines[0].index("guest-6.1-half-a-processor")
+    for line in lines[1:]:
+        size = re.match(r"([0-9]+[kM]) under limits, throughput$", line[0])
+        for arm, shown in re.findall(r"(\S+) ([+−±][0-9]+) %", line[column]) if size else ():
+            base = arm.replace("kernel-", "user-").replace("-ktls", "")
+            one, other = (logarithms(limited[size_of(size[1]), name])[0] for name in (arm, base))
+            check(f"studies, {line[0]}, {arm}", shown, 100 * (math.exp(one - other) - 1))
     native = [row for row in rows(root / "bench/studies/native/raw.csv") if row["study"] == "nginx-article"]
     throughput = {
         arm: [float(row["body_bytes"]) / float(row["elapsed"]) for row in native if row["arm"] == arm]

@@ -63,7 +63,8 @@ const SOURCES: [Source; 4] = [
         apart: "the lab pins each server to one core, and its client shares the machine, as in the first of the source's \
                 settings. `sealion-lab agent` on another machine repeats the second. The third is repeated with limits of \
                 the lab's choice: half a processor and 512 MiB (arms named -limited), or options of the run. Arms named \
-                -vegeta have the source's client. By the source's own figures, \
+                -vegeta have the source's client. With half a processor, work is the limit, so throughput gains what kernel TLS \
+                saves. No limit of the bandwidth is recorded. By the source's own figures, \
                 81 × 10 MB, 825 × 1 MB and 1,484 × 0.5 MB a second are all 740 to 825 MB/s: bytes were the limit there. Runs in \
                 guests have a tenth of the workers.",
     },

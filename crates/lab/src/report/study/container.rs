@@ -90,8 +90,9 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
         (!here.is_empty()).then(|| Beside { name: units::size(*size as f64), published, here })
     });
     let mut figures: Vec<Beside> = figures.collect();
+    let limited = beside_under_limits(&limited);
     if figures.is_empty() {
-        return figures;
+        return limited;
     }
     let mut not_measured = |name: &str, why: &str| {
         figures.push(Beside {
@@ -101,7 +102,6 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
         });
     };
     not_measured("from another computer", "client and server share the machine");
-    let limited = beside_under_limits(&limited);
     if limited.is_empty() {
         not_measured("under limits", "no server was limited");
     }
