@@ -103,12 +103,17 @@ pub fn helm() -> Result<PathBuf> {
     from_go("helm", |_| "helm.sh/helm/v3/cmd/helm@v3.22.0".to_owned())
 }
 
-/// vegeta, a load generator in Go, in the cache; built as Pebble is. It needs Go 1.21 or later.
+/// vegeta, a load generator in Go, in the cache; built as Pebble is. `None`: this Go is older than 1.21, as in Debian 12, and cannot build it.
 ///
 /// # Errors
 /// It cannot be built.
-pub fn vegeta() -> Result<PathBuf> {
-    from_go("vegeta", |_| "github.com/tsenart/vegeta/v12@v12.13.0".to_owned())
+pub fn vegeta() -> Result<Option<PathBuf>> {
+    ensure(&[("go", "golang-go")])?;
+    let go = crate::cache::output(Command::new("go").args(["env", "GOVERSION"]))?;
+    if is_before_toolchains(go.trim()) {
+        return Ok(None);
+    }
+    from_go("vegeta", |_| "github.com/tsenart/vegeta/v12@v12.13.0".to_owned()).map(Some)
 }
 
 /// mdBook, which makes the documentation a site, in the cache; built by cargo, without its server.
@@ -145,8 +150,13 @@ fn from_go(program: &str, package: impl FnOnce(&str) -> String) -> Result<PathBu
 /// From Go 1.21 on, `go` downloads the toolchain that a module requires. Debian 12's Go is older and builds an older
 /// Pebble.
 fn pebble_version(go: &str) -> &'static str {
+    if is_before_toolchains(go) { "v2.4.0" } else { "v2.10.1" }
+}
+
+/// Whether a version of Go does not fetch a later one that a module asks for: those before 1.21.
+fn is_before_toolchains(go: &str) -> bool {
     let minor = go.strip_prefix("go1.").and_then(|rest| rest.split('.').next()).and_then(|minor| minor.parse().ok());
-    if minor.is_some_and(|minor: u32| minor < 21) { "v2.4.0" } else { "v2.10.1" }
+    minor.is_some_and(|minor: u32| minor < 21)
 }
 
 /// A Python package and its dependencies, in a directory of the cache for PYTHONPATH. `requirement`: a pip requirement
