@@ -132,8 +132,10 @@ fn spawn(name: &str, mut command: Command, directory: &Path, listeners: Vec<Move
     let child = command.spawn().map_err(|error| format!("{program} does not start: {error}"))?;
     let mut server = Server { child, listeners };
     let started = Instant::now();
+    // Another process may have taken the port and answer there: sealion itself says when it listens.
+    let says_so = || name != "sealion" || fs::read_to_string(&said).is_ok_and(|said| said.contains("serving "));
     for listener in server.listeners.clone() {
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, listener.to)).is_err() {
+        while !says_so() || TcpStream::connect((Ipv4Addr::LOCALHOST, listener.to)).is_err() {
             let ended = server.child.try_wait().ok().flatten();
             if ended.is_some() || started.elapsed() > START_TIMEOUT {
                 let said = fs::read_to_string(&said).unwrap_or_default();
