@@ -497,7 +497,9 @@ fn before_locations(context: &mut Context, block: &Block<'_, '_>, variables: &mu
             route.set("path", "~ ^/");
         }
         // As in nginx, which goes on in the locations.
-        if route.get("once").is_none() {
+        // What closes a part, because a guard was lost, does so for rewritten paths too.
+        let is_closed = route.get("deny").is_some() && route.get("match").is_none();
+        if route.get("once").is_none() && !is_closed {
             route.set("unless_rewritten", true);
         }
     }
