@@ -141,8 +141,7 @@ fn refuses(level: &Level<'_>, status: &str) -> bool {
     if names.iter().any(|name| level.all(name).iter().any(is_guard)) {
         return true;
     }
-    let has_pages = |location: &Directive| location.children().iter().any(|inner| inner.name == "error_page");
-    let mut within = level.own().iter().filter(|inner| inner.name == "location" && !has_pages(inner));
+    let mut within = level.own().iter().filter(|inner| inner.name == "location" && !sets_pages(inner));
     within.any(|location| refuses(&level.within(location), status))
 }
 
@@ -154,5 +153,9 @@ pub(super) fn has_pages(server: &Directive, page: &str) -> bool {
         Err(_) => false,
     };
     let locations = server.children().iter().filter(|inner| inner.name == "location");
-    locations.filter(is_it).any(|location| location.children().iter().any(|inner| inner.name == "error_page"))
+    locations.filter(is_it).any(sets_pages)
+}
+
+fn sets_pages(location: &Directive) -> bool {
+    location.children().iter().any(|inner| inner.name == "error_page")
 }

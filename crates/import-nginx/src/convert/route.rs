@@ -496,8 +496,7 @@ fn before_locations(context: &mut Context, block: &Block<'_, '_>, variables: &mu
         if route.get("path").is_none() {
             route.set("path", "~ ^/");
         }
-        // As in nginx, which goes on in the locations.
-        // What closes a part, because a guard was lost, does so for rewritten paths too.
+        // As in nginx, rewritten paths do not come here again. A part is closed for them too: a guard of it was lost.
         let is_closed = route.get("deny").is_some() && route.get("match").is_none();
         if route.get("once").is_none() && !is_closed {
             route.set("unless_rewritten", true);

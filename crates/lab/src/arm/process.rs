@@ -40,6 +40,28 @@ struct Said {
     changed: Condvar,
 }
 
+/// Starts a program on these cores; none: on any.
+///
+/// # Errors
+/// The program cannot be run, or the cores do not exist.
+pub(super) fn spawn_on(command: &mut Command, cores: &[usize]) -> Result<Child> {
+    let mut set = CpuSet::new();
+    for &core in cores {
+        set.set(core);
+    }
+    // A child inherits the affinity of the thread that starts it, so a separate thread starts it.
+    std::thread::scope(|scope| {
+        let spawn = scope.spawn(|| {
+            if !cores.is_empty() {
+                sched_setaffinity(None, &set)
+                    .with_context(|| format!("cannot pin to cores {cores:?}: does this machine have them?"))?;
+            }
+            command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
+        });
+        spawn.join().expect("starting a program does not panic")
+    })
+}
+
 impl Process {
     /// Starts `command`, with all its threads and children pinned to `cores` and in the cgroup `group`.
     ///
@@ -56,22 +78,7 @@ impl Process {
         };
         // In its own process group, Ctrl-C at the terminal reaches only the lab, which ends its servers itself.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut set = CpuSet::new();
-        for &core in cores {
-            set.set(core);
-        }
-        // A child inherits the affinity of the thread that starts it, so a separate thread starts it.
-        let spawned = std::thread::scope(|scope| {
-            let spawn = scope.spawn(|| {
-                if !cores.is_empty() {
-                    sched_setaffinity(None, &set)
-                        .with_context(|| format!("cannot pin to cores {cores:?}: does this machine have them?"))?;
-                }
-                command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
-            });
-            spawn.join().expect("starting a program does not panic")
-        });
-        let mut child = spawned?;
+        let mut child = spawn_on(command, cores)?;
         LIVE.lock().expect("no holder panics").push(Pid::from_child(&child));
         let said = Arc::new(Said::default());
         said.clone().follow(child.stderr.take().expect("standard error is piped"));

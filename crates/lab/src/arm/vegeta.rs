@@ -5,16 +5,16 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::process::spawn_on;
 use super::{find_program, xtask_cache};
 use crate::histogram;
-use crate::load::{Extent, Failures, LoadPlan, Outcome};
+use crate::load::{Extent, LoadPlan, Outcome};
 use crate::measure::{TICK, ticks};
 
 /// The vegeta program and its version.
@@ -108,21 +108,7 @@ fn attack(plan: &LoadPlan, host: &str, targets: &Path, results: &Path) -> Vec<St
 /// Runs `command` on `cores` to its end, and returns its CPU time in ns.
 fn run_pinned(command: &mut Command, cores: &[usize]) -> Result<u64> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut set = CpuSet::new();
-    for &core in cores {
-        set.set(core);
-    }
-    // A child inherits the affinity of the thread that starts it, so a separate thread starts it.
-    let child: Result<Child> = std::thread::scope(|scope| {
-        let spawn = scope.spawn(|| {
-            if !cores.is_empty() {
-                sched_setaffinity(None, &set).with_context(|| format!("cannot pin to cores {cores:?}"))?;
-            }
-            command.spawn().context("cannot run vegeta")
-        });
-        spawn.join().expect("starting a program does not panic")
-    });
-    let child = child?;
+    let child = spawn_on(command, cores)?;
     let pid = Pid::from_child(&child);
     // Standard error is shorter than a pipe. /proc has the times of a process until it is waited for.
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).context("cannot wait for vegeta")?;
@@ -136,26 +122,7 @@ fn run_pinned(command: &mut Command, cores: &[usize]) -> Result<u64> {
 /// Reads the results of an attack.
 fn read(table: &Path, size: u64, connections: u64, client_cpu: u64) -> Result<Outcome> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_path(table)?;
-    let mut outcome = Outcome {
-        elapsed: Duration::ZERO,
-        attack: Duration::ZERO,
-        requests: 0,
-        body_bytes: 0,
-        handshakes: 0,
-        resumed: 0,
-        unanswered: 0,
-        failures: Failures::default(),
-        latency: histogram::of_times(),
-        lag: histogram::of_times(),
-        connect: histogram::of_times(),
-        handshake: histogram::of_times(),
-        first_byte: histogram::of_times(),
-        response: histogram::of_times(),
-        body_began: histogram::of_times(),
-        client_cpu,
-        body_sha256: None,
-        suite: String::new(),
-    };
+    let mut outcome = Outcome { client_cpu, ..Outcome::of_nothing() };
     let (mut first, mut last, mut end) = (u64::MAX, 0, 0);
     let mut record = csv::ByteRecord::new();
     while reader.read_byte_record(&mut record).context("vegeta's results cannot be read")? {
@@ -203,6 +170,7 @@ const SMOKE: Duration = Duration::from_millis(200);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Failures;
 
     fn outcome(lines: &str, size: u64) -> Outcome {
         let directory = tempfile::tempdir().expect("a directory");

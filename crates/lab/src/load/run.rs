@@ -104,6 +104,13 @@ pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome>
     Ok(outcome(sum, &reference))
 }
 
+impl Outcome {
+    /// Without a request.
+    pub(crate) fn of_nothing() -> Self {
+        outcome(Tally::new(), &Reference::default())
+    }
+}
+
 /// The sum of all threads' results.
 pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
     Outcome {

@@ -118,12 +118,6 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The same as one text.
-    fn uri(&self) -> impl Iterator<Item = u8> {
-        let (path, query) = self.target();
-        path.bytes().chain(query.into_iter().flat_map(|query| "?".bytes().chain(query.bytes())))
-    }
-
     /// The path and query as the client wrote them.
     fn target(&self) -> (&'a str, Option<&'a str>) {
         match self.request.target {
@@ -131,6 +125,12 @@ impl<'a> Asked<'a> {
             Target::Path { path, .. } => (path, self.request.raw_target.split_once('?').map(|(_, query)| query)),
             Target::Asterisk => ("*", None),
         }
+    }
+
+    /// The same as one text.
+    fn uri(&self) -> impl Iterator<Item = u8> {
+        let (path, query) = self.target();
+        path.bytes().chain(query.into_iter().flat_map(|query| "?".bytes().chain(query.bytes())))
     }
 }
 
@@ -232,9 +232,13 @@ impl Template {
                     {
                         return Err(Unfit);
                     }
-                    let ends_host =
-                        ends_host(self.0.get(n + 1), asked.tables).then(|| source.is_constant(asked.tables));
-                    append(&mut rendered, &value, (source, is_url, ends_host), form)?;
+                    if form == Form::Url && in_authority(&rendered) {
+                        let ends_host = ends_host(self.0.get(n + 1), asked.tables);
+                        if append_to_host(&mut rendered, &value, (source, ends_host), asked.tables)? {
+                            continue;
+                        }
+                    }
+                    append(&mut rendered, &value, (source, is_url), form);
                 }
             }
         }
@@ -298,34 +302,8 @@ impl Template {
     }
 }
 
-/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands. `ends_host`: the value may be the end of a host, and whether
-/// the operator wrote it.
-fn append(
-    before: &mut Vec<u8>,
-    value: &[u8],
-    (source, is_url, ends_host): (&Source, bool, Option<bool>),
-    form: Form,
-) -> Result<(), Unfit> {
-    if form == Form::Url && in_authority(before) {
-        let has_host = !before.ends_with(b"/");
-        let is_behind_host = before.last().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b']');
-        match value.first() {
-            // `https://example.org{1}`: the value ends the host, or is empty. Other values would extend the host.
-            None if has_host && ends_host.is_some() => return Ok(()),
-            Some(b'/') if has_host && ends_host.is_some() => {}
-            Some(b'?') if is_behind_host && matches!(source, Source::QueryMark(_)) => {}
-            _ if is_behind_host && ends_host == Some(false) => return Err(Unfit),
-            _ => {
-                let is_host =
-                    |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
-                if value.is_empty() || !value.iter().all(is_host) {
-                    return Err(Unfit);
-                }
-                before.extend_from_slice(value);
-                return Ok(());
-            }
-        }
-    }
+/// Appends a value to the text before it. `is_url`: whether it is a part of URLs as it stands.
+fn append(before: &mut Vec<u8>, value: &[u8], (source, is_url): (&Source, bool), form: Form) {
     match form {
         Form::Plain => before.extend_from_slice(value),
         // A parameter has both, and no path.
@@ -336,7 +314,36 @@ fn append(
         Form::Url => before.extend(percent_encode(value, OUTSIDE_PCHAR).flat_map(str::bytes)),
         Form::Query => before.extend(percent_encode(value, OUTSIDE_PARAMETER).flat_map(str::bytes)),
     }
-    Ok(())
+}
+
+/// Appends a value to the host of a URL, and says whether it did. `false`: the value ends the host and begins the path or the query. `ends_host`: whether
+/// nothing of the host can stand behind the value.
+///
+/// # Errors
+/// The value would extend the host, or is no part of one.
+fn append_to_host(
+    before: &mut Vec<u8>,
+    value: &[u8],
+    (source, ends_host): (&Source, bool),
+    tables: &Tables,
+) -> Result<bool, Unfit> {
+    let has_host = !before.ends_with(b"/");
+    let is_behind_host = before.last().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b']');
+    match value.first() {
+        // `https://example.org{1}`
+        None if has_host && ends_host => return Ok(true),
+        Some(b'/') if has_host && ends_host => return Ok(false),
+        Some(b'?') if is_behind_host && matches!(source, Source::QueryMark(_)) => return Ok(false),
+        // A client would choose the end of the host.
+        _ if is_behind_host && ends_host && !source.is_constant(tables) => return Err(Unfit),
+        _ => {}
+    }
+    let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    if value.is_empty() || !value.iter().all(is_host) {
+        return Err(Unfit);
+    }
+    before.extend_from_slice(value);
+    Ok(true)
 }
 
 /// Whether a URL has no more of its host in the piece behind a value.

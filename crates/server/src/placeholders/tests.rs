@@ -54,6 +54,24 @@ from = "{client}"
 shares = { new = "100%", old = "*" }
 "#;
 
+/// A request over TLS without further facts.
+fn asked<'a>(request: &'a Request<'a>, path: &'a SitePath<'a>, tables: &'a Tables) -> Asked<'a> {
+    Asked {
+        request,
+        path,
+        query: None,
+        client: None,
+        remote: None,
+        is_plain: false,
+        groups: None,
+        tables,
+        upstream: None,
+        media_type: None,
+        looked_up: None,
+        led: None,
+    }
+}
+
 /// The text for one request.
 fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
     let (tables, problems) = tables(TABLES);
@@ -78,18 +96,11 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
     };
     let path = SitePath::parse("/a%20b/c//d;e", false).unwrap();
     let asked = Asked {
-        request: &request,
-        path: &path,
         query: Some("x=1%262&y&x=3"),
         client: "::ffff:192.0.2.1".parse().ok(),
         remote: "2001:db8::1".parse().ok(),
-        is_plain: false,
         groups: Some(&groups),
-        tables: &tables,
-        upstream: None,
-        media_type: None,
-        looked_up: None,
-        led: None,
+        ..asked(&request, &path, &tables)
     };
     match url {
         true => template.render_url(&asked),
@@ -259,24 +270,8 @@ fn directories_lie_beneath_their_root() {
             conditions: Conditions::default(),
             fields: FieldSection::from_lines(&lines),
         };
-        let (client, remote, is_plain, groups, upstream) = (None, None, false, None, None);
-        let (media_type, looked_up, led) = (None, None, None);
         let tables = &tables;
-        let (request, path, query) = (&request, &path, None);
-        let asked = Asked {
-            request,
-            path,
-            query,
-            client,
-            remote,
-            is_plain,
-            groups,
-            tables,
-            upstream,
-            media_type,
-            looked_up,
-            led,
-        };
+        let asked = asked(&request, &path, tables);
         let mut problems = Problems::of_arguments();
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut problems).unwrap();
@@ -326,24 +321,8 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
             conditions: Conditions::default(),
             fields: FieldSection::from_lines(lines),
         };
-        let (client, remote, is_plain, groups, upstream) = (client.parse().ok(), None, false, None, None);
-        let (media_type, looked_up, led) = (None, None, None);
         let tables = &tables;
-        let (request, path, query) = (&request, &path, None);
-        let asked = Asked {
-            request,
-            path,
-            query,
-            client,
-            remote,
-            is_plain,
-            groups,
-            tables,
-            upstream,
-            media_type,
-            looked_up,
-            led,
-        };
+        let asked = Asked { client: client.parse().ok(), ..asked(&request, &path, tables) };
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();
         String::from_utf8(template.render(&asked, Form::Plain).unwrap().into_owned()).unwrap()

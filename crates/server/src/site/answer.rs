@@ -12,7 +12,8 @@
 //! Maintenance goes before everything that tells paths or clients apart, so that nothing of the site shows. The network check follows, since it costs least.
 //! Preflight requests carry no password. A file sent under another path (a rewritten path, an index, the fallback) must pass networks and passwords under its
 //! own name too, so that neither can be bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password
-//! that was not checked for the original. An error page is sent even if networks or passwords refuse its path, since a refusal may have a page. A client over
+//! that was not checked for the original. The file of an error page is sent even if networks or passwords refuse its path, since a refusal may have a page; one
+//! that another route has passes that route's guards. A client over
 //! its limits is refused before all this, with the site's fields and error page.
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
@@ -209,7 +210,7 @@ struct Answering<'a> {
     rehearsal: Option<&'a Rehearsal>,
     /// Times that another path or route was gone on with.
     turns: usize,
-    /// What has counted the request for its limits on the way.
+    /// The limits that have counted the request.
     counted: Counted<'a>,
     /// How a route led to the path. `None`: the client asked for it.
     led: Option<Led>,

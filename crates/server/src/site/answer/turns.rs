@@ -254,7 +254,7 @@ impl<'a> Answering<'a> {
         let query = query_behind(place.query.as_deref(), query);
         let target = Target::Path { path: raw, query };
         let request = Request { target, ..self.request.clone() };
-        // The guards are those of the route that is found here.
+        // The guards are chosen as the route is.
         let here = Answering { request: &request, led: led.or(Some(Led::Rewrite)), ..*self };
         let found = if led.is_some() { here.route_of(&path) } else { Ok(self.route) };
         let route = match found {
@@ -339,7 +339,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// What has counted the request so far: the first route did before it was answered.
+    /// The limits that have counted the request so far. Those of the first route did before it was answered.
     fn counted_before(&self, asked: &SitePath<'_>) -> Counted<'a> {
         let limits = self.route.limits.as_deref().filter(|limits| self.turns == 0 && limits.counts());
         match limits {

@@ -50,7 +50,7 @@ struct Step<'a> {
     route: &'a Route,
     raw: String,
     query: Option<String>,
-    /// Whether another route led there.
+    /// How another route led there.
     led: Option<Led>,
 }
 
@@ -133,14 +133,21 @@ impl<'a> Way<'a> {
         self.say(1, format_args!("{shown}: {}", self.site.named_in_words(route)));
         if let Some(routes) = &self.site.routes {
             for (label, holds, asks_for_client) in routes.conditions(&asked).into_iter().filter(|_| !route.is_named()) {
-                let is_unknown = asks_for_client && self.client.address.is_none();
-                let hint = if is_unknown { ", without a client's address: add --client ADDRESS" } else { "" };
+                let hint = self.hint_of_client(asks_for_client);
                 self.say(2, format_args!("conditions of {label}: {holds}{hint}"));
             }
         }
         self.explain_settings(route);
         let asked = Asked { groups: Some(&route.groups), ..asked };
         self.explain_action(step, &parsed, &asked)
+    }
+
+    /// The words behind what depends on a client's address, where none is given.
+    fn hint_of_client(&self, asks_for_client: bool) -> &'static str {
+        match asks_for_client && self.client.address.is_none() {
+            true => ", without a client's address: add --client ADDRESS",
+            false => "",
+        }
     }
 
     fn explain_action(&mut self, step: &Step<'a>, path: &SitePath<'_>, asked: &Asked<'_>) -> Next<'a> {
@@ -155,8 +162,7 @@ impl<'a> Way<'a> {
                         return next;
                     }
                     let name = rule.upstream_name();
-                    let is_unknown = self.client.address.is_none() && forward.asks_for_client(asked.tables);
-                    let hint = if is_unknown { ", without a client's address: add --client ADDRESS" } else { "" };
+                    let hint = self.hint_of_client(forward.asks_for_client(asked.tables));
                     self.say(2, format_args!("forwards to {name}{hint}"));
                     if let Some((share, name)) = rule.mirrors() {
                         self.say(2, format_args!("copies {share}% of the requests to {name}"));

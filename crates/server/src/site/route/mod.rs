@@ -95,7 +95,7 @@ pub(crate) struct Route {
     pub(super) is_internal: bool,
     /// Whether no other route leads here.
     is_once: bool,
-    /// Whether no rewrite and no index leads here.
+    /// Whether no rewrite leads here.
     is_unless_rewritten: bool,
     /// Whether its path is exact or an expression: it says each path, with and without a slash at the end.
     pub(super) names_ends: bool,

@@ -29,8 +29,10 @@ impl Routes {
             let mut unclear = 0;
             let found = search(&mut |number| {
                 let route = &self.all[number];
+                if !route.may_be_led_to(asked.led) {
+                    return Ok(false);
+                }
                 match route.holds(asked, disk) {
-                    _ if !route.may_be_led_to(asked.led) => Ok(false),
                     None | Some(Holds::Yes) => Ok(true),
                     Some(Holds::No) => Ok(false),
                     Some(Holds::Unclear) => {
