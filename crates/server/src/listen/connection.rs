@@ -55,10 +55,12 @@ pub(crate) fn serve(
         }
         let counted = metrics::worker();
         let _open = counted.map(|worker| worker.open.enter());
-        let Some((stream, protocol, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else {
+        let Some((mut stream, protocol, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await
+        else {
             return;
         };
-        serve_established(protocol, Baggage::of_new_connection(), stream, peer, &entrance, &shared).await;
+        let mut baggage = Baggage::of_new_connection();
+        serve_established(protocol, &mut baggage, &mut stream, peer, &entrance, &shared).await;
         drop(slot);
     }
 }
@@ -71,7 +73,7 @@ pub(super) async fn resume(arrival: Arrival, entrance: Arc<Entrance>, shared: Ar
     let _open = counted.map(|worker| worker.open.enter());
     // It was admitted when it was accepted.
     let _admitted = entrance.listener.one_client(peer).and_then(|_| shared.addresses.admit(peer.ip(), u32::MAX));
-    let Some(stream) = thaw(socket, frozen, peer, &shared) else { return };
+    let Some(mut stream) = thaw(socket, frozen, peer, &shared) else { return };
     if let Some(worker) = counted {
         worker.taken_over.add(1);
     }
@@ -79,15 +81,17 @@ pub(super) async fn resume(arrival: Arrival, entrance: Arc<Entrance>, shared: Ar
         Driver::Http1(_) => Protocol::Http1,
         Driver::Http2(..) => Protocol::Http2,
     };
-    serve_established(protocol, Baggage::of_arrival(resting), stream, peer, &entrance, &shared).await;
+    let mut baggage = Baggage::of_arrival(resting);
+    serve_established(protocol, &mut baggage, &mut stream, peer, &entrance, &shared).await;
     drop(slot);
 }
 
-/// Serves requests until the connection ends, or goes on in the process that has taken over.
+/// Serves requests until the connection ends, or goes on in the process that has taken over. It borrows the stream: an owned one would lie in the task three
+/// times, as the caller's variable, as argument and as the variable that it is moved to.
 async fn serve_established(
     protocol: Protocol,
-    mut baggage: Baggage,
-    mut stream: TlsStream,
+    baggage: &mut Baggage,
+    stream: &mut TlsStream,
     peer: SocketAddr,
     Entrance { listener, .. }: &Entrance,
     shared: &Shared,
@@ -95,28 +99,26 @@ async fn serve_established(
     loop {
         let served = match protocol {
             // Boxed, because otherwise early HTTP/1.1 connections would reserve its memory.
-            Protocol::Http2 => {
-                Box::pin(http2::connection::serve(&mut baggage, &mut stream, &peer, listener, shared)).await
-            }
-            Protocol::Http1 => http1::connection::serve(&mut baggage, &mut stream, &peer, listener, shared).await,
+            Protocol::Http2 => Box::pin(http2::connection::serve(baggage, stream, &peer, listener, shared)).await,
+            Protocol::Http1 => http1::connection::serve(baggage, stream, &peer, listener, shared).await,
         };
         match served {
             Ok(End::Passing) => {}
             Ok(End::Passed) => return,
-            served => return Box::pin(close(&mut stream, served, peer, shared)).await,
+            served => return Box::pin(close(stream, served, peer, shared)).await,
         }
-        let Some(giver) = shared.giver.get() else { return Box::pin(close(&mut stream, served, peer, shared)).await };
+        let Some(giver) = shared.giver.get() else { return Box::pin(close(stream, served, peer, shared)).await };
         let turn = match baggage.turn.take() {
             Some(turn) => turn,
             // A client that sends a request meanwhile has its answer first.
-            None => match Box::pin(turn_unless_called(giver, &mut stream)).await {
+            None => match Box::pin(turn_unless_called(giver, stream)).await {
                 Some(turn) => turn,
                 None => continue,
             },
         };
         baggage.passes = Passes::Never;
         if let Some(resting) = &baggage.resting {
-            match Box::pin(pass(&mut stream, resting, giver, shared)).await {
+            match Box::pin(pass(stream, resting, giver, shared)).await {
                 Passed::Stays => {}
                 Passed::Taken => return,
                 Passed::Lost => {
@@ -382,5 +384,20 @@ async fn client_behind(
         Ok(Ok(client)) => Ok(client.map_or(proxy, |client| SocketAddr::new(client.ip().to_canonical(), client.port()))),
         Ok(Err(refused)) => Err(format!("closed: {refused}")),
         Err(_) => Err(format!("closed: no PROXY protocol header within {} s", deadline.as_secs_f32())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection's task has this size for as long as the connection is open.
+    #[test]
+    fn the_task_of_a_connection_holds_its_stream_once() {
+        fn size<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
+            size_of::<F>()
+        }
+        let (task, stream) = (size(serve), size_of::<TlsStream>());
+        assert!(task < 2 * stream + 128, "{task} bytes, of which the stream takes {stream}");
     }
 }
