@@ -260,6 +260,7 @@ fn restricts(block: &Directive) -> bool {
         guards::is_guard(inner)
             || inner.name == "return" && inner.first().parse::<u16>().is_ok_and(|status| status >= 400)
             || matches!(inner.name.as_str(), "if" | "limit_except") && restricts(inner)
+            || inner.name == "try_files" && inner.arguments.last().is_some_and(|last| last == "=401" || last == "=403")
     })
 }
 

@@ -608,6 +608,7 @@ impl<'a> Answering<'a> {
             // The path that it leads to decides.
             Action::Rewrite(_) | Action::Try(_) if self.request.method.as_str() != "TRACE" => return None,
             Action::Files if self.request.method.as_str() != "TRACE" && self.may_run_index(path) => return None,
+            Action::Files if self.posts_where_page_leads() => return None,
             Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
         }
         let refusal = match self.request.method {

@@ -15,6 +15,7 @@ use crate::placeholders::{Asked, Led, Template, Unfit};
 use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
+use crate::site::pages::ErrorPage;
 use crate::site::proxy;
 use crate::site::route::{Action, FileLocation, Last, NoServer, Route, Try};
 use crate::upstream::Inbound;
@@ -103,6 +104,10 @@ impl<'a> Answering<'a> {
             Action::Files => match Box::pin(self.index_elsewhere(path)).await {
                 Some(place) => Box::pin(self.go_on(place, Led::InternalRedirect, turn)).await,
                 None => match self.file_refusal(path) {
+                    // As in nginx, a file refuses a POST, and a missing one has the page of 404.
+                    Some(_) if self.posts_where_page_leads() && Box::pin(self.entry(path)).await == Entry::Missing => {
+                        plain(Status::NOT_FOUND)
+                    }
                     Some(status) => plain(status),
                     None => self.serve_or_forward(turn).await,
                 },
@@ -363,6 +368,12 @@ impl<'a> Answering<'a> {
     pub(super) fn may_run_index(&self, path: &SitePath<'_>) -> bool {
         let runs = |index: &str| self.route_of(&path.child(index)).is_ok_and(|route| !route.is_of_files());
         self.site.routes.is_some() && path.names_directory() && self.route.indexes().any(runs)
+    }
+
+    /// Whether it is a POST where the page of missing files leads to another route.
+    pub(super) fn posts_where_page_leads(&self) -> bool {
+        let leads = || matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)));
+        self.request.method.as_str() == "POST" && leads()
     }
 
     /// The status of a request that no file answers: by its method, or by a hidden name.
