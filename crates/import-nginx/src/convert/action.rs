@@ -7,7 +7,7 @@ use super::context::Context;
 use super::guards;
 use super::level::Level;
 use super::path::Path;
-use super::proxy::{self, NotPassed, Place, without_query};
+use super::proxy::{self, ItsPath, NotPassed, Place, without_query};
 use super::variables::Variables;
 use super::{route, settings};
 use crate::syntax::Directive;
@@ -277,9 +277,7 @@ fn tries_before(
     (tries, pass): (&Directive, &Directive),
 ) -> Result<(), NotPassed> {
     let Some((last, tried)) = tries.arguments.split_last() else { return Ok(()) };
-    // A script that is missing is answered so anyway. `$uri` has the path behind the script too.
-    let is_script = pass.name == "fastcgi_pass" && tried.iter().all(|tried| tried == "$fastcgi_script_name");
-    if last == "=404" && is_script {
+    if is_try_of_script(tries, pass) {
         return Ok(());
     }
     let mut found = Vec::new();
@@ -296,6 +294,13 @@ fn tries_before(
     last_resort(&mut inner, &last_of(context, place, last)?);
     table.push("route", inner);
     Ok(())
+}
+
+/// Whether `try_files` answers 404 where a script is missing, as FastCGI does anyway. `$uri` has the path behind the script too.
+pub(super) fn is_try_of_script(tries: &Directive, pass: &Directive) -> bool {
+    let Some((last, tried)) = tries.arguments.split_last() else { return false };
+    let is_it = tries.name == "try_files" && pass.name == "fastcgi_pass" && last == "=404";
+    is_it && tried.iter().all(|tried| tried == "$fastcgi_script_name")
 }
 
 /// `try_files` behind `rewrite … break`: the rewritten path is tried, and a server gets it too.
@@ -318,7 +323,7 @@ pub(super) fn try_rewritten(
         (Some(named), Some(pass)) => {
             let level = place.level.of_server().within(named);
             let own = Place { level: &level, path: &Path::Inherited, ..place };
-            format!("{}{to}", proxy::elsewhere(context, own, pass).map_err(NotPassed::into_reason)?)
+            format!("{}{to}", proxy::elsewhere(context, own, pass, ItsPath::Rewritten).map_err(NotPassed::into_reason)?)
         }
         (Some(_), None) => return Err(format!("{last} gets the rewritten path")),
         (None, _) => last_of(context, own, last).map_err(NotPassed::into_reason)?,
@@ -333,16 +338,22 @@ fn last_of(context: &mut Context, place: Place<'_, '_>, last: &str) -> Result<St
     Ok(match last {
         last if last.starts_with('=') => last.to_owned(),
         last if last.starts_with('@') => route::named(context, place, last)?,
-        last => target(context, place.variables, last)?,
+        // nginx sends no other query there than the one that stands in it.
+        last => {
+            let to = target(context, place.variables, last)?;
+            let has_query =
+                ["?", "$is_args", "${is_args}"].iter().any(|own| last.contains(own)) || to.contains("{uri}");
+            if has_query && !last.ends_with('?') { to } else { format!("{to}?") }
+        }
     })
 }
 
 /// Has a route follow the last entry of a `try_files`.
 fn last_resort(table: &mut Table, last: &str) {
-    match last.strip_prefix('=') {
-        Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
-        None if last.starts_with('@') => table.set("try", vec![Value::from(last)]),
-        None => table.set("rewrite", last),
+    match last.starts_with('/') {
+        true => table.set("rewrite", last),
+        // `respond` would close paths that an application may read so.
+        false => table.set("try", vec![Value::from(last)]),
     }
 }
 
@@ -403,6 +414,30 @@ fn of_directories(around: &Path, condition: Condition) -> Table {
     inner
 }
 
+/// The file of an `alias` that names one, as a path beneath the directory of its route. `None`: its files are named by the paths of requests.
+pub(super) fn file_of_alias(context: &mut Context, place: Place<'_, '_>, alias: &Directive) -> Option<String> {
+    let to = place.variables.template(context, alias.first()).ok()?;
+    let is_file = match place.path {
+        Path::Exact(_) | Path::Expression { .. } => true,
+        Path::Prefix { text, .. } => !to.contains('{') && is_file(&to) && !text.ends_with('/'),
+        _ => false,
+    };
+    is_file.then(|| split(&to).1)
+}
+
+/// Whether an `alias` names a file.
+fn is_file(to: &str) -> bool {
+    let has_ending = || to.rsplit('/').next().is_some_and(|name| name.contains('.'));
+    !to.ends_with('/') && (std::path::Path::new(to).is_file() || has_ending())
+}
+
+/// Everything up to the first placeholder, and the rest as a path beneath it.
+fn split(to: &str) -> (String, String) {
+    let start = to.find('{').unwrap_or(to.len());
+    let slash = to[..start].rfind('/').unwrap_or(0);
+    (if slash == 0 { "/".to_owned() } else { to[..slash].to_owned() }, to[slash..].to_owned())
+}
+
 /// `alias`
 fn alias(
     context: &mut Context,
@@ -414,21 +449,12 @@ fn alias(
     if !to.starts_with('/') {
         return Err("write the full path of its directory".into());
     }
-    // Everything up to the first placeholder, and the rest as a path beneath it.
-    let split = |to: &str| {
-        let start = to.find('{').unwrap_or(to.len());
-        let slash = to[..start].rfind('/').unwrap_or(0);
-        (if slash == 0 { "/".to_owned() } else { to[..slash].to_owned() }, to[slash..].to_owned())
-    };
     let stay = |table: &mut Table, root: String, to: String| {
         table.set("root", root);
         table.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
     };
     match place.path {
         Path::Prefix { text, is_final } if !to.contains('{') => {
-            let is_file = !to.ends_with('/')
-                && (std::path::Path::new(&to).is_file()
-                    || to.rsplit('/').next().is_some_and(|name| name.contains('.')));
             let is_whole = text.ends_with('/') && to.ends_with('/') && !place.level.sets(&["location"]);
             match to.trim_end_matches('/').strip_suffix(text.trim_end_matches('/')) {
                 _ if is_whole => table.set("alias", to),
@@ -436,7 +462,7 @@ fn alias(
                 Some(root) if to.ends_with('/') == text.ends_with('/') && root.starts_with('/') => {
                     table.set("root", root)
                 }
-                _ if is_file && !text.ends_with('/') => {
+                _ if is_file(&to) && !text.ends_with('/') => {
                     let (root, to) = split(&to);
                     stay(table, root, to);
                 }
@@ -469,6 +495,20 @@ fn alias(
                     return Ok(());
                 }
             }
+        }
+        Path::Exact(text) if text.ends_with('/') && to.ends_with('/') && !to.contains('{') => {
+            // nginx looks for the location of the index again.
+            let names = place.level.all("index");
+            let names: Vec<&str> = names.iter().flat_map(|index| &index.arguments).map(String::as_str).collect();
+            let names = if names.is_empty() { vec!["index.html"] } else { names };
+            for name in names.into_iter().filter(|name| !name.contains(['/', '$', '{', '%', ' '])) {
+                let mut inner = Table::default();
+                inner.set("match", Condition::exists("file", &format!("/{name}")).into_table());
+                inner.set("rewrite", format!("{text}{name}"));
+                table.push("route", inner);
+            }
+            table.set("root", to);
+            table.set("respond", 404);
         }
         Path::Exact(_) | Path::Expression { .. } => {
             let (root, to) = split(&to);

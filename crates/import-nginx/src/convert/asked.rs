@@ -92,12 +92,18 @@ pub(super) fn read(
                 "-e" => "any",
                 _ => return Err(format!("{operator} has no counterpart")),
             };
-            let path = match file.as_str() {
-                "$request_filename" | "$document_root$fastcgi_script_name" => "$uri",
-                file => beneath_root(file, variables)
-                    .ok_or_else(|| format!("whether {file} is there has no counterpart"))?,
+            let path = match (file.as_str(), &variables.file) {
+                ("$request_filename", Some(own)) => own.clone(),
+                ("$request_filename" | "$document_root$fastcgi_script_name", _) => {
+                    template(context, variables, "$uri")?
+                }
+                (file, _) => {
+                    let path = beneath_root(file, variables);
+                    let path = path.ok_or_else(|| format!("whether {file} is there has no counterpart"))?;
+                    template(context, variables, path)?
+                }
             };
-            let condition = Condition::exists(kind, &template(context, variables, path)?);
+            let condition = Condition::exists(kind, &path);
             holds(if operator.starts_with('!') { condition.not() } else { condition })
         }
         _ => Err("its condition is unknown".to_owned()),
@@ -198,7 +204,7 @@ fn matches(
         if let Some(last) = groups.0.last_mut().filter(|_| is_of_client) {
             last.push_str("{is_args}{query}");
         }
-        let path = Some(format!("{sign} {own}"));
+        let path = Some(format!("~ {}{own}", if sign == "~*" { path::IGNORES_CASE } else { "" }));
         return Ok(Asked { condition: Condition::Always, path, is_of_client, groups: Some(groups) });
     }
     if template == "{method}"

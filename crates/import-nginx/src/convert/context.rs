@@ -103,9 +103,15 @@ impl Context {
             Some(Handling::Unsupported(remedy)) => (remedy, Loss::Part),
             Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
             Some(Handling::NotNeeded(_)) if directive.name == "merge_slashes" && directive.first() == "off" => (
-                "slashes behind one another are one here: a location or a condition that asks for two matches nothing",
+                "slashes behind one another are one here: `//pub/` has the guards of the location /pub/, in nginx of what is around it; no location has two",
                 Loss::Part,
             ),
+            Some(Handling::NotNeeded(_)) if directive.name == "underscores_in_headers" && directive.first() == "on" => {
+                (
+                    "$http_x_y is the field X-Y alone: a condition that refuses by it does not know X_Y, which applications get",
+                    Loss::Unguarded,
+                )
+            }
             Some(Handling::NotNeeded(_)) => return,
             // Limits of time and size hold for all sites.
             Some(Handling::Converted(keys)) if keys.split(' ').all(|key| key.starts_with("limits.")) => {

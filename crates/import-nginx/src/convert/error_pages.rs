@@ -40,7 +40,11 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
         let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
         let status = change.first().map(|change| &change[1..]);
         let found = match page.as_bytes().first() {
-            Some(b'/' | b'$') => page_of_path(context, page, status, variables),
+            Some(b'/' | b'$') => {
+                // The redirect of the location keeps its status.
+                let status = status.map(|code| if redirects(level, code, page) { "" } else { code });
+                page_of_path(context, page, status, variables)
+            }
             Some(b'@') => named_page(context, page, status),
             _ => page_of_url(context, page, status, variables),
         };
@@ -154,6 +158,21 @@ pub(super) fn has_pages(server: &Directive, page: &str) -> bool {
     };
     let locations = server.children().iter().filter(|inner| inner.name == "location");
     locations.filter(is_it).any(sets_pages)
+}
+
+/// Whether the status of an error page is the status of a redirect, and its location redirects.
+fn redirects(level: &Level<'_>, status: &str, page: &str) -> bool {
+    let is_redirect = |status: &str| matches!(status, "301" | "302" | "303" | "307" | "308");
+    let redirects = |inner: &Directive| inner.name == "return" && is_redirect(inner.first());
+    let leads = |inner: &&Directive| inner.name == "location" && Path::of(inner).is_ok_and(|path| path.has(page));
+    let locations = level.of_locations();
+    is_redirect(status)
+        && locations
+            .own()
+            .iter()
+            .copied()
+            .filter(|inner| leads(inner))
+            .any(|location| location.children().iter().any(redirects))
 }
 
 fn sets_pages(location: &Directive) -> bool {

@@ -161,3 +161,38 @@ fn a_page_that_an_application_makes_is_named_where_a_guard_refuses() {
         assert_eq!(named.iter().any(|line| line.contains("without @made")), is_named, "{block}: {named:#?}");
     }
 }
+
+#[test]
+fn the_port_is_of_the_listener() {
+    let condition = |listens: &str| {
+        let server = format!("{listens} if ($server_port = 81) {{ return 403; }} location / {{ return 204; }}");
+        let (site, _, named) = converted("", &server);
+        let first = site["route"][0].get("match").map(ToString::to_string).unwrap_or_default();
+        (first, named.iter().any(|line| line.contains("UNGUARDED")))
+    };
+    assert_eq!(condition("listen 80; listen 81;"), (String::new(), true), "it is not known");
+    let by_scheme = r#"{ scheme = "http" }"#.to_owned();
+    assert_eq!(condition("listen 81;"), (by_scheme, false));
+}
+
+#[test]
+fn differences_without_a_counterpart_are_told() {
+    for (http, server, words) in [
+        ("merge_slashes off;", "location / { return 204; }", "slashes behind one another"),
+        ("underscores_in_headers on;", "location / { return 204; }", "UNGUARDED: $http_x_y"),
+        (
+            "",
+            "location / { if ($arg_x) { set $y 1; } try_files $uri =404; proxy_pass http://127.0.0.1:1; }",
+            "nginx leaves try_files out",
+        ),
+        (
+            "limit_conn_zone $server_name zone=all:1m;",
+            "location / { try_files $uri @app; } location @app { limit_conn all 3; proxy_pass http://127.0.0.1:1; }",
+            "connections are counted where the client asks",
+        ),
+        ("", "location / { if ($arg_x) { break; } return 403; rewrite ^ /x last; }", "it applies behind break too"),
+    ] {
+        let (.., named) = converted(http, server);
+        assert!(named.iter().any(|line| line.contains(words)), "{server}: {named:#?}");
+    }
+}

@@ -60,12 +60,6 @@ impl<'a> Level<'a> {
         Level(self.0[..self.0.len().saturating_sub(1)].to_vec())
     }
 
-    /// The locations within the locations around the innermost block.
-    pub(super) fn outer_locations(&self) -> impl Iterator<Item = &'a Directive> {
-        let blocks = self.0.get(2..self.0.len().saturating_sub(1)).unwrap_or_default();
-        blocks.iter().flatten().copied().filter(|directive| directive.name == "location")
-    }
-
     /// The same level, whose innermost block has no directives of a name.
     pub(super) fn without(&self, name: &str) -> Self {
         let mut blocks = self.0.clone();

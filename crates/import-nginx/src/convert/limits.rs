@@ -2,6 +2,8 @@
 
 use super::context::Context;
 use super::level::Level;
+use super::path::Path;
+use super::route::Block;
 use super::values;
 use super::variables::Variables;
 use crate::syntax::Directive;
@@ -186,5 +188,21 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
     }
     if !limits.is_empty() {
         table.set("limits", limits);
+    }
+}
+
+/// Reports `limit_conn` of a named location: a route that others lead to has its rate and its bandwidth, and takes no connections.
+pub(super) fn report_led(context: &mut Context, block: &Block<'_, '_>) {
+    if !matches!(block.path, Path::Named(_)) {
+        return;
+    }
+    for limit in block.level.own().iter().copied().filter(|inner| inner.name == "limit_conn") {
+        let zone = context.zones.connections.iter().find(|(zone, _)| zone == limit.first());
+        if zone.is_some_and(|(_, key)| !is_client(key)) {
+            context.report_with(
+                limit,
+                "connections are counted where the client asks for the route: set it in limits of the site",
+            );
+        }
     }
 }

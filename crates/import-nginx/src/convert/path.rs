@@ -82,7 +82,7 @@ impl Path {
             }
             Path::Prefix { .. } => self.key_with_folder(),
             Path::Expression { text, ignores_case } => {
-                Some(format!("~{} {text}", if *ignores_case { "*" } else { "" }))
+                Some(format!("~ {}{text}", if *ignores_case { IGNORES_CASE } else { "" }))
             }
             Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Named(_) | Path::Inherited => None,
@@ -101,7 +101,7 @@ impl Path {
             Path::Prefix { text, .. } => Some(format!("~ ^{}", values::literally(&text))),
             // In bytes, as routes match.
             Path::Expression { text, ignores_case } => {
-                Some(format!("~{} (?s-u){text}", if ignores_case { "*" } else { "" }))
+                Some(format!("~ (?s-u){}{text}", if ignores_case { IGNORES_CASE } else { "" }))
             }
             Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Exact(_) | Path::Named(_) | Path::Inherited => None,
@@ -125,6 +125,11 @@ impl Path {
             }
             Path::Named(_) | Path::Inherited => false,
         }
+    }
+
+    /// Whether it is a prefix that ends with a slash.
+    pub(super) fn is_folder(&self) -> bool {
+        self.prefix().is_some_and(|text| text.ends_with('/'))
     }
 
     /// The text of a prefix.
@@ -168,6 +173,9 @@ impl Path {
         }
     }
 }
+
+/// The flag of expressions that ignore case. `~*` of a route is meant for guards: it has more paths, such as those with a dot behind the ending.
+pub(super) const IGNORES_CASE: &str = "(?i)";
 
 /// Whether the star at the end of a prefix would stand for all paths beneath it.
 pub(super) fn ends_in_star(text: &str) -> bool {

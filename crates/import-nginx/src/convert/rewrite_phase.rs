@@ -6,7 +6,7 @@ use super::asked::{self, Asked};
 use super::condition::Condition;
 use super::context::Context;
 use super::path::Path;
-use super::proxy::{self, NotPassed, Place};
+use super::proxy::{self, ItsPath, NotPassed, Place};
 use super::route::{Block, act, place};
 use super::variables::Variables;
 use super::{action, limits, pcre, settings, values};
@@ -19,6 +19,8 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
     let has_break =
         own.iter().any(|inner| inner.name == "rewrite" && inner.arguments.last().is_some_and(|flag| flag == "break"));
     let mut behind: Option<String> = None;
+    // Whether `$uri` has the query too.
+    let mut is_raw = false;
     // Where rewrites without a flag lead: nginx goes on with the rewrites behind them.
     let mut led: Vec<String> = Vec::new();
     // The condition of all that stands behind `if (…) { break; }`.
@@ -28,17 +30,21 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
     for inner in own {
         match inner.name.as_str() {
             "set" => set(context, variables, inner, &Condition::Always),
-            "return" if unless != Condition::Always => {
-                context.report_with(inner, "it applies behind break too: write a route with match");
+            "return" => {
+                if unless != Condition::Always {
+                    context.report_with(inner, "it applies behind break too: write a route with match");
+                }
+                break;
             }
-            "return" => break,
             // The address as the client wrote it, which the next rewrite takes apart.
             "rewrite" if inner.arguments == ["^", "$request_uri"] && has_break => {
                 context.note(inner, "the server gets encoded slashes of the path decoded");
+                is_raw = true;
             }
             "rewrite" => {
                 let condition = Some(unless.clone()).filter(|unless| *unless != Condition::Always);
-                let rewrite = Rewrite { condition, has_pass: block.passes(), is_only: block.level.own().len() == 1 };
+                let is_only = block.level.own().len() == 1;
+                let rewrite = Rewrite { condition, has_pass: block.passes(), is_only, is_raw };
                 if led.iter().any(|to| may_have(inner.first(), to)) {
                     let remedy = "an earlier rewrite without a flag leads to its paths, and is not followed by it: write one rewrite for both";
                     context.report_with(inner, remedy);
@@ -86,8 +92,10 @@ fn read(
         return asked::read(context, directive, variables, &referers);
     }
     // The names of its files are no paths beneath a root.
+    let alias = block.level.own().iter().copied().find(|inner| inner.name == "alias");
+    let file = alias.and_then(|alias| action::file_of_alias(context, place(block, variables), alias));
     let mut own = variables.clone();
-    own.root = None;
+    (own.root, own.file) = (None, file);
     asked::read(context, directive, &own, &referers)
 }
 
@@ -178,6 +186,8 @@ struct Rewrite {
     /// Whether the block passes requests to a server, which gets the path of a `break`.
     has_pass: bool,
     is_only: bool,
+    /// Whether a rewrite before it led to the address as the client wrote it, with its query.
+    is_raw: bool,
 }
 
 /// Expressions whose first group is the whole path.
@@ -225,14 +235,14 @@ fn of_rewrite(
     if !in_place {
         route.set("path", path.key().filter(|_| !is_everything).unwrap_or_else(|| "~ ^/".to_owned()));
     }
-    if let Some(condition) = rewrite.condition {
+    if let Some(condition) = rewrite.condition.clone() {
         route.set("match", condition.into_table());
     }
     // It comes before the limits, which the location of the new path decides.
     if flag != "break" && !in_place && block.level.last("limit_req").is_some() {
         route.set("limits", toml::Table::new());
     }
-    if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, rewrite.has_pass, behind)) {
+    if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, &rewrite, behind)) {
         context.report_closed(directive, format!("its paths answer 501: {why}"));
         route.set("respond", 501);
     }
@@ -255,7 +265,7 @@ fn lead(
     route: &mut Table,
     block: &Block<'_, '_>,
     (variables, inner): (&Variables, &Variables),
-    (to, flag, has_pass, behind): (&str, &str, bool, &mut Option<String>),
+    (to, flag, rewrite, behind): (&str, &str, &Rewrite, &mut Option<String>),
 ) -> Result<(), String> {
     if matches!(flag, "redirect" | "permanent") || to.starts_with("http") || to.starts_with("$scheme") {
         let status = if flag == "permanent" { 301 } else { 302 };
@@ -270,19 +280,34 @@ fn lead(
     if flag != "break" && to == "/$1" && inner.groups == ["{path}"] {
         return lead_to_everything(context, route, block, inner);
     }
+    // A group has the slash that the path begins with.
+    let begins_with_slash = to.starts_with('/');
     let to = target(context, inner, to)?;
-    match (flag, has_pass) {
+    match (flag, rewrite.has_pass) {
         ("break", true) => {
+            let pass = block.level.own().iter().copied().find(|inner| proxy::is_pass(inner));
+            let pass = pass.ok_or("there is no server")?;
             let prefix = match behind {
                 Some(prefix) => prefix.clone(),
-                None => behind_another(context, block, variables)?,
+                None => proxy::elsewhere(context, place(block, variables), pass, ItsPath::Rewritten)
+                    .map_err(NotPassed::into_reason)?,
             };
-            route.set("rewrite", format!("{prefix}{to}"));
+            let own = if begins_with_slash { &to } else { to.trim_start_matches('/') };
+            let sent =
+                proxy::sent_rewritten(context, inner, pass, (own, rewrite.is_raw)).map_err(NotPassed::into_reason)?;
+            route.set("rewrite", format!("{prefix}{}", sent.as_deref().unwrap_or(&to)));
             *behind = Some(prefix);
         }
         ("break", false) => match block.level.own().iter().copied().find(|inner| inner.name == "try_files") {
             Some(tries) => action::try_rewritten(context, route, place(block, inner), (tries, &to))?,
-            None => route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())])),
+            None => {
+                if let Some(directive) = block.level.own().iter().find(|inner| inner.name == "rewrite") {
+                    let remedy =
+                        "a folder without its slash is redirected to the path of the client, not to the rewritten one";
+                    context.note(directive, remedy);
+                }
+                route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
+            }
         },
         _ => route.set("rewrite", to),
     }
@@ -309,15 +334,22 @@ fn lead_to_everything(
     }
     let level = block.level.of_server().within(everything);
     let own = Place { level: &level, path: &Path::Inherited, ..place(block, variables) };
-    let prefix = proxy::elsewhere(context, own, pass).map_err(NotPassed::into_reason)?;
+    let prefix = proxy::elsewhere(context, own, pass, ItsPath::Rewritten).map_err(NotPassed::into_reason)?;
     route.set("rewrite", format!("{prefix}{{path}}"));
     Ok(())
 }
 
-/// The prefix behind which the server of a block gets rewritten paths.
-fn behind_another(context: &mut Context, block: &Block<'_, '_>, variables: &Variables) -> Result<String, String> {
-    let pass = block.level.own().iter().copied().find(|inner| proxy::is_pass(inner)).ok_or("there is no server")?;
-    proxy::elsewhere(context, place(block, variables), pass).map_err(NotPassed::into_reason)
+/// nginx tries no files where a condition of a location holds, unless it has its own `try_files`.
+fn drop_tries(context: &mut Context, route: &mut Table, block: &Block<'_, '_>, directive: &Directive) {
+    let own = block.level.own();
+    let pass = own.iter().find(|inner| proxy::is_pass(inner));
+    match pass {
+        None if own.iter().any(|inner| inner.name == "alias") && !block.path.is_folder() => {}
+        None => return route.set("files", true),
+        Some(pass) if own.iter().any(|inner| action::is_try_of_script(inner, pass)) => return,
+        Some(_) => {}
+    }
+    context.report_with(directive, "nginx leaves try_files out where the condition holds: write a route with match");
 }
 
 /// `if`: its rewrites as routes, or a route for its other directives.
@@ -345,14 +377,18 @@ fn of_if(
     let others: Vec<_> = directive.children().iter().filter(|inner| inner.name != "set").collect();
     let rewrites: Vec<_> = others.iter().filter(|inner| inner.name == "rewrite").collect();
     for rewrite in &rewrites {
-        let how = Rewrite { condition: Some(whole.clone()), has_pass: block.passes(), is_only: false };
-        let everything = Block { level: block.level.clone(), path: Path::Inherited, ..*block };
+        let how = Rewrite { condition: Some(whole.clone()), has_pass: block.passes(), is_only: false, is_raw: false };
+        // nginx tries no files where a condition of a location holds.
+        let everything = Block { level: block.level.without("try_files"), path: Path::Inherited, ..*block };
         of_rewrite(context, table, &everything, &own, (rewrite, how, &mut None));
     }
     // Other directives beside rewrites are for the requests that no rewrite has.
     let is_only_led =
         !rewrites.is_empty() && others.iter().all(|inner| matches!(inner.name.as_str(), "rewrite" | "break"));
-    if others.is_empty() || is_only_led {
+    // A rewrite of every path leaves no request to the rest.
+    let is_left = rewrites.iter().any(|rewrite| is_everything(rewrite.first(), ""));
+    let drops_tries = !is_left && block.directive.name == "location" && block.level.sets(&["try_files"]);
+    if (others.is_empty() || is_only_led) && !drops_tries {
         return None;
     }
     let mut route = Table::default();
@@ -374,5 +410,8 @@ fn of_if(
     limits::write(context, &mut route, &level);
     let inner = Block { level, path: Path::Inherited, directive, acts_around: true, ..*block };
     act(context, &mut route, &inner, &own);
+    if drops_tries && !directive.children().iter().any(action::is_action) {
+        drop_tries(context, &mut route, block, directive);
+    }
     Some(route)
 }

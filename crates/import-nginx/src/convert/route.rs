@@ -12,7 +12,7 @@ use super::level::Level;
 use super::path::{self, Path};
 use super::proxy::{self, MaxBody, NotPassed, Place};
 use super::variables::Variables;
-use super::{guards, pcre, real_ip, rewrite_phase, settings, values};
+use super::{guards, limits, pcre, real_ip, rewrite_phase, settings, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -64,6 +64,31 @@ impl<'d> Server<'d> {
     fn expressions(&self) -> &[String] {
         self.expressions.get_or_init(|| self.locations.iter().filter_map(|location| pattern_of(location)).collect())
     }
+
+    /// The patterns of the expressions that go before a location, or before the paths that the server has itself.
+    fn expressions_before(&self, directive: &Directive) -> Vec<String> {
+        let found = self.locations.iter().find_map(|location| expressions_within(location, directive));
+        match found {
+            None => self.expressions().to_vec(),
+            Some((found, true)) => [self.expressions(), &found].concat(),
+            Some((found, false)) => found,
+        }
+    }
+}
+
+/// The patterns of the expressions within a location that go before one in it, and whether those beside the location do: `^~` goes before the expressions of
+/// its own level alone. `None`: it is not in it.
+fn expressions_within(location: &Directive, wanted: &Directive) -> Option<(Vec<String>, bool)> {
+    let is_passed_over = matches!(Path::of(location), Ok(Path::Prefix { is_final: false, .. }));
+    if std::ptr::eq(location, wanted) {
+        return Some((Vec::new(), is_passed_over));
+    }
+    let within = || location.children().iter().filter(|inner| inner.name == "location");
+    let (mut found, goes_before) = within().find_map(|inner| expressions_within(inner, wanted))?;
+    if goes_before {
+        found.extend(within().filter_map(pattern_of));
+    }
+    Some((found, is_passed_over))
 }
 
 /// The pattern of a location that is an expression.
@@ -168,16 +193,14 @@ fn leave_to_locations(table: &mut Table, block: &Block<'_, '_>) {
     if table.list("route").next().is_none() {
         return;
     }
-    let is_passed_over = matches!(block.path, Path::Prefix { is_final: false, .. });
     let is_location = block.directive.name == "location";
     let within = block.directive.children().iter().filter(|inner| is_location && inner.name == "location");
     let within: Vec<Path> = within.filter_map(|location| Path::of(location).ok()).collect();
     let is_inherited_first = block.path.is_expression()
         || within.iter().any(|path| path.prefix().is_some() && path.prefix() == block.path.prefix());
     let mut all: Vec<String> = within.iter().filter_map(Path::pattern).collect();
-    if is_passed_over {
-        all.extend_from_slice(block.server.expressions());
-        all.extend(block.level.outer_locations().filter_map(pattern_of));
+    if block.path.prefix().is_some() {
+        all.extend(block.server.expressions_before(block.directive));
     }
     all.sort();
     all.dedup();
@@ -231,11 +254,13 @@ fn is_found(route: &Table) -> bool {
     route.get("path").is_some() || route.get("name").is_some()
 }
 
-/// Whether a location restricts its paths: none of them may be missed.
-fn restricts(location: &Directive) -> bool {
-    location.children().iter().any(|inner| {
+/// Whether a location restricts its paths, or a block in it does: none of them may be missed.
+fn restricts(block: &Directive) -> bool {
+    block.children().iter().any(|inner| {
         guards::is_guard(inner)
             || inner.name == "return" && inner.first().parse::<u16>().is_ok_and(|status| status >= 400)
+            || matches!(inner.name.as_str(), "if" | "limit_except") && restricts(inner)
+            || inner.name == "try_files" && inner.arguments.last().is_some_and(|last| last == "=401" || last == "=403")
     })
 }
 
@@ -253,11 +278,12 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
     settings::write(context, table, &block.level, &settled);
     let inner: Vec<&'d Directive> =
         block.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
+    limits::report_led(context, block);
     let (mut acts, mut sends_files) = (block.acts_around, false);
     let mut within = Within::default();
     if is_open {
         rewrite_phase::write(context, table, block, &mut variables);
-        within.asked = limits_except(context, block);
+        within.asked = limits_except(context, block, &variables);
         within.asked.extend(table.take_list("route"));
         // A named location whose rewrite has every path leads to its server by that.
         let is_led = block.passes() && table.get("rewrite").is_some();
@@ -397,8 +423,8 @@ fn close(context: &mut Context, table: &mut Table, of: &Directive, directive: &D
     table.set("respond", 501);
 }
 
-/// `limit_except`: the other methods have a route within the location, with the guards of this block and the action of the location.
-fn limits_except(context: &mut Context, block: &Block<'_, '_>) -> Vec<Table> {
+/// `limit_except`: the other methods have a route within the location, with the guards of this block, and its server or the action of the location.
+fn limits_except(context: &mut Context, block: &Block<'_, '_>, variables: &Variables) -> Vec<Table> {
     let mut limits = Vec::new();
     for limit in block.level.own().iter().copied().filter(|inner| inner.name == "limit_except") {
         if matches!(block.path, Path::Named(_)) {
@@ -410,7 +436,10 @@ fn limits_except(context: &mut Context, block: &Block<'_, '_>) -> Vec<Table> {
         let methods: Vec<Value> = limit.arguments.iter().map(|method| method.as_str().into()).collect();
         inner.set("match", Condition::key("method", methods).not().into_table());
         let level = block.level.within(limit);
-        guards::write(context, &mut inner, &level, &block.server.locations);
+        if guards::write(context, &mut inner, &level, &block.server.locations) && level.sets(&["proxy_pass"]) {
+            let own = Block { level, path: Path::Inherited, directive: limit, ..*block };
+            act(context, &mut inner, &own, variables);
+        }
         limits.push(inner);
     }
     limits
@@ -474,7 +503,8 @@ pub(super) fn of_server<'d>(
         }
     }
     if returns.is_none() || leads_past {
-        if !server.locations.iter().any(|location| location.arguments == ["/"]) {
+        let has_all = |location: &&Directive| Path::of(location).is_ok_and(|path| path.prefix() == Some("/"));
+        if !server.locations.iter().any(has_all) {
             routes.extend(of_everything(context, &block, variables));
         }
         for location in &server.locations {

@@ -184,6 +184,14 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
             }
         }
     }
+    if level.sets(&["types"]) {
+        let types = level.all("types");
+        let known: Vec<&String> =
+            types.iter().flat_map(|types| types.children()).flat_map(|entry| &entry.arguments).collect();
+        for extension in RUN_BY_BROWSERS.into_iter().filter(|own| !known.iter().any(|known| known == own)) {
+            differing.insert(extension.to_owned(), default(level).into());
+        }
+    }
     if level.around().last("types").is_some() && level.sets(&["types"]) {
         // They replace all types around them.
         differing.insert("*.*".to_owned(), default(level).into());
@@ -198,6 +206,9 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
         table.set("media_types", differing);
     }
 }
+
+/// Endings of names whose types here have browsers run scripts in the file. nginx sends them by `default_type`, unless `types` has them.
+const RUN_BY_BROWSERS: [&str; 10] = ["html", "htm", "shtml", "xhtml", "xht", "xml", "xsl", "xslt", "aspx", "svg"];
 
 /// The type of files whose names tell none.
 const OTHERS: &str = "application/octet-stream";

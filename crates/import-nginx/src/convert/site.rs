@@ -64,7 +64,11 @@ pub(super) fn convert<'d>(
     if !is_never_asked {
         let mut variables = context.variables.clone();
         variables.server_name = names.iter().find(|name| !name.starts_with('~')).cloned();
-        variables.port = only_port(server);
+        let of = |wanted: bool| one_port(own.iter().filter(|address| listeners.is_tls(address) == wanted));
+        match (one_port(own.iter()), of(true), of(false)) {
+            (None, Some(of_tls), Some(of_plain)) => variables.set_ports(of_tls, of_plain),
+            (port, ..) => variables.port = port,
+        }
         variables.scheme = match own.iter().filter(|address| listeners.is_tls(address)).count() {
             0 => Some("http"),
             count if count == own.len() => Some("https"),
@@ -272,11 +276,9 @@ fn expression(text: &str) -> Option<String> {
     Some(format!("{sign} {}", values::regex_of_pcre(text, false)?))
 }
 
-/// The port of a server that listens with TLS at one only.
-fn only_port(server: &Directive) -> Option<u16> {
-    let listens = server.children().iter().filter(|inner| inner.name == "listen");
-    let listens = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
-    let mut ports = listens.map(|listen| listen.first().rsplit(':').next().and_then(|port| port.parse::<u16>().ok()));
-    let first = ports.next()??;
-    ports.all(|port| port == Some(first)).then_some(first)
+/// The ports of addresses, if all have one.
+fn one_port<'a>(mut addresses: impl Iterator<Item = &'a String>) -> Option<u16> {
+    let port = |address: &String| address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    let first = port(addresses.next()?)?;
+    addresses.all(|address| port(address) == Some(first)).then_some(first)
 }

@@ -28,6 +28,8 @@ pub(super) struct Variables {
     /// Whether it listens only at 80 and 443.
     pub(super) has_usual_ports: bool,
     pub(super) root: Option<String>,
+    /// The file of an `alias`, as a path beneath its directory. `None`: the path of the request.
+    pub(super) file: Option<String>,
     /// The scheme of all its requests.
     pub(super) scheme: Option<&'static str>,
 }
@@ -88,6 +90,13 @@ impl Variables {
         (self.groups, self.named) = (beside.groups.clone(), beside.named.clone());
         self.set(context, name, value, condition);
         (self.groups, self.named) = (groups, named);
+    }
+
+    /// `$server_port` of a server with another port for each scheme.
+    pub(super) fn set_ports(&mut self, of_tls: u16, of_plain: u16) {
+        let schemes = Self::schemes().into_iter().zip([of_tls, of_plain]);
+        let cases = schemes.map(|((scheme, _), port)| (scheme, port.to_string()));
+        self.set.insert("server_port".to_owned(), cases.collect());
     }
 
     /// The cases of the scheme of a server with and without TLS.
@@ -232,7 +241,6 @@ fn of_request(name: &str) -> Option<String> {
         "request_method" => "{method}",
         "remote_addr" | "binary_remote_addr" => "{client}",
         "realip_remote_addr" => "{remote}",
-        "server_port" => "{port}",
         "sent_http_content_type" => "{type}",
         "content_type" => "{header.content-type}",
         "content_length" => "{header.content-length}",

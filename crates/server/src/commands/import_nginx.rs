@@ -66,12 +66,12 @@ const _: fn(&str) -> bool = is_ours;
 #[cfg(feature = "import-nginx")]
 const IN_PART: u8 = 3;
 
-/// The exit code when a site is dead.
+/// The exit code when a site is dead, or the server does not start.
 #[cfg(feature = "import-nginx")]
 const DEAD: u8 = 4;
 
 /// Converts, prints the result, and says on standard error which directives have no counterpart and how each site is. The exit code is 0 if all sites
-/// work, 3 if one works in part, and 4 if one is dead.
+/// work, 3 if one works in part, and 4 if one is dead or the server does not start.
 ///
 /// # Errors
 /// The configuration cannot be read, or the result cannot be written.
@@ -102,6 +102,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     for directive in &named {
         eprintln!("{directive}");
     }
+    for line in &refused {
+        eprintln!("sealion: does not start: {line}");
+    }
     for summary in &conversion.summaries {
         eprintln!("sealion: {summary}");
     }
@@ -113,12 +116,10 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         let lost = if unguarded == 1 { "1 guard is".to_owned() } else { format!("{unguarded} guards are") };
         eprintln!("sealion: {lost} lost: mend each UNGUARDED before you start the server");
     }
-    for line in &refused {
-        eprintln!("sealion: the server does not start until this is mended: {line}");
-    }
     let worst = conversion.summaries.iter().map(|summary| summary.verdict).min();
     let is_part = named.iter().any(|one| one.loss > Loss::Cosmetic);
     Ok(match worst {
+        _ if !refused.is_empty() => ExitCode::from(DEAD),
         Some(Verdict::Dead) => ExitCode::from(DEAD),
         Some(Verdict::InPart) => ExitCode::from(IN_PART),
         _ if is_part => ExitCode::from(IN_PART),

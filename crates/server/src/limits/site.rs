@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -186,6 +186,11 @@ impl SiteLimits {
     /// The value that requests are counted by. `None`: by client.
     pub(crate) fn key(&self) -> Option<&Template> {
         self.key.as_ref()
+    }
+
+    /// Bytes per second on one connection.
+    pub(crate) fn bandwidth(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.bandwidth?)
     }
 
     /// Whether requests are counted.

@@ -83,6 +83,8 @@ pub(crate) enum Led {
     Rewrite,
     /// By an internal redirect: an index, the last entry of `try`, an error page, X-Accel-Redirect.
     InternalRedirect,
+    /// By a rewrite that stays in the route: the path names its files, and no client sees it.
+    Stay,
 }
 
 /// The expressions of a route whose groups placeholders name.

@@ -57,7 +57,7 @@ pub(crate) fn build(
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true, or name this one in site.listen to serve the site without TLS";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
-    let notes = check_plain(config, &mut problems);
+    let mut notes = check_plain(config, &mut problems);
     let buffered = before.map(|before| Arc::clone(&before.buffered)).unwrap_or_default();
     let mut upstreams = Upstreams::build(
         &config.upstream,
@@ -95,6 +95,7 @@ pub(crate) fn build(
             if built.https == Some(443) {
                 site.refuse_redirects_to_itself(&mut problems);
             }
+            notes.extend(built.missing_pages());
             sites.push((site, built));
         }
     }

@@ -240,6 +240,8 @@ struct Answer {
 struct Counted<'a> {
     /// Whether any did.
     is_any: bool,
+    /// Whether an internal redirect followed: no other limits count the request.
+    is_settled: bool,
     /// The last ones, if they are known.
     by: Option<&'a SiteLimits>,
 }
@@ -485,6 +487,10 @@ impl<'a> Answering<'a> {
         if !response.fields.forwarded && !is_final {
             own.add_page_file(&mut response).await;
         }
+        // The connection is paced by the route that was chosen first.
+        let (first, last) = (self.route.limits.as_ref(), own.route.limits.as_ref());
+        let limits = last.filter(|last| first.is_none_or(|first| !Arc::ptr_eq(first, last)));
+        response.rate = response.rate.or(limits.and_then(|limits| limits.bandwidth()));
         self.dress(&mut response, &own, name.as_deref().unwrap_or(asked));
         response
     }
@@ -602,6 +608,7 @@ impl<'a> Answering<'a> {
             // The path that it leads to decides.
             Action::Rewrite(_) | Action::Try(_) if self.request.method.as_str() != "TRACE" => return None,
             Action::Files if self.request.method.as_str() != "TRACE" && self.may_run_index(path) => return None,
+            Action::Files if self.posts_where_page_leads() => return None,
             Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
         }
         let refusal = match self.request.method {

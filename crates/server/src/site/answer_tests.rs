@@ -423,3 +423,32 @@ fn a_route_that_answers_by_itself_is_not_waited_for() {
         assert_eq!((at_once.head, at_once.body), (waited.head, waited.body), "{line}");
     }
 }
+
+#[test]
+fn the_bandwidth_is_of_the_route_that_answers() {
+    let place = Place::configured(
+        "route = [{ path = '= /lead', rewrite = '/sub/index.html' }, { path = '= /own', limits = { bandwidth = '8KiB' }, rewrite = '/letters.txt' }, \
+         { path = '/sub/', limits = { bandwidth = '4KiB' } }]",
+    );
+    for (path, rate) in [("/lead", Some(4096)), ("/sub/index.html", None), ("/own", None)] {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+        let head = RequestHead::parse(text.as_bytes(), span).unwrap();
+        let response = ask(&head.request, &place.site);
+        // The connection of a client is paced by the route that it asks for.
+        assert_eq!((response.status, response.rate.map(std::num::NonZeroU64::get)), (Status::OK, rate), "{path}");
+    }
+}
+
+#[test]
+fn error_pages_that_no_file_and_no_route_has_are_named() {
+    let place = Place::configured("error_pages = { 404 = '/typo.html?' }\nroute = [{ path = '/app/', respond = 200 }]");
+    assert_eq!(
+        place.site.missing_pages(),
+        ["default: error_pages.404 leads to /typo.html?, where no file and no route is"]
+    );
+    place.write("typo.html", "");
+    assert!(place.site.missing_pages().is_empty());
+    let place = Place::configured("error_pages = { 404 = '/app/x?' }\nroute = [{ path = '/app/', respond = 200 }]");
+    assert!(place.site.missing_pages().is_empty());
+}

@@ -52,6 +52,7 @@ use sealion_http::{Request, Target};
 use sealion_tls::ClientAuth;
 
 use crate::certificates::{self, CertifiedSite};
+use crate::files::resolve::Wait;
 use crate::observe::access_log::{SiteLog, SiteLogs};
 use crate::observe::metrics::{RouteNumber, SiteNumber};
 use crate::placeholders::{Groups, Tables};
@@ -67,6 +68,7 @@ pub(crate) use proxy::ProxyConfig;
 pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext, literally};
 pub(crate) use sites::{Sites, host};
 
+use pages::ErrorTarget;
 use route::{Route, Routes};
 
 /// A site, ready to answer requests.
@@ -178,6 +180,26 @@ impl Site {
     /// The names that keys of the cache have for upstreams.
     pub(super) fn cache_names(&self) -> impl Iterator<Item = &str> {
         self.all_rules().filter_map(proxy::Rule::cache_name)
+    }
+
+    /// Warnings of error pages that no file has, where only files are sent.
+    pub(crate) fn missing_pages(&self) -> Vec<String> {
+        let pages = self.all_routes().filter_map(|route| route.features.error_pages.as_ref());
+        let mut notes: Vec<String> =
+            pages.flat_map(|pages| pages.targets()).filter_map(|page| self.missing(page)).collect();
+        notes.sort();
+        notes.dedup();
+        notes
+    }
+
+    fn missing(&self, (code, target): (u16, &ErrorTarget)) -> Option<String> {
+        let text = target.text.as_str();
+        let path = SitePath::parse(text.split('?').next()?, true).ok();
+        let path = path.filter(|path| target.chooses_route() && !text.contains('{') && !path.names_directory())?;
+        let route = self.routes.as_ref().and_then(|routes| routes.by_path(&path)).unwrap_or(&self.root);
+        let sends_files = route.is_of_files() && !route.has_named_directory() && route.alias.is_empty();
+        let is_missing = sends_files && !route.files.root().is_file(path.as_bytes(), Wait::Yes).unwrap_or(false);
+        is_missing.then(|| format!("{}: error_pages.{code} leads to {text}, where no file and no route is", self.name))
     }
 
     /// Whether there are routes that forward.

@@ -545,8 +545,11 @@ impl Rule {
         }
     }
 
-    /// The refusal of a request whose method the rule does not forward.
+    /// The refusal of a request whose method the rule does not forward. Applications may read `get` as GET, which conditions and guards of methods tell apart.
     pub(super) fn refusal(&self, request: &Request<'_>) -> Option<Response> {
+        if request.method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) {
+            return Some(Response::plain(Status::BAD_REQUEST));
+        }
         let method = if request.method == sealion_http::Method::Head { "GET" } else { request.method.as_str() };
         let is_forwarded = |other: &String| other == method || other == request.method.as_str();
         if self.methods.is_empty() || self.methods.iter().any(is_forwarded) {

@@ -218,7 +218,7 @@ fn redirects_and_rewrites() {
         ("/go//evil.example/%0d%0aX:1", 308, Some("/evil.example/%0D%0AX:1")),
         ("/shop/a", 308, Some("https://shop.example/a")),
         ("/v1/a.txt", 200, None),
-        ("/v1/dir", 301, Some("/v1/dir/")),
+        ("/v1/dir", 301, Some("/v2/dir/")),
         ("/v1/none", 404, None),
         ("/old/", 404, None),
     ] {

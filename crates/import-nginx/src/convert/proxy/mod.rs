@@ -15,6 +15,7 @@ mod uwsgi;
 
 use toml::Value;
 
+use super::condition::Condition;
 use super::context::Context;
 use super::level::Level;
 use super::path::Path;
@@ -139,7 +140,7 @@ pub(super) fn write(
             Sent::Other(to) => to.trim_end_matches('?').to_owned(),
             _ => return Err("its query is changed, and its path too: write a rewrite in front of it".into()),
         };
-        let prefix = elsewhere(context, place, pass)?;
+        let prefix = elsewhere(context, place, pass, ItsPath::Requested)?;
         table.set("rewrite", format!("{prefix}{to}?{query}"));
         return Ok(());
     }
@@ -157,12 +158,12 @@ pub(super) fn write(
             Ok(())
         }
         Sent::Other(to) => {
-            let prefix = elsewhere(context, place, pass)?;
+            let prefix = elsewhere(context, place, pass, ItsPath::Requested)?;
             table.set("rewrite", format!("{prefix}{to}"));
             Ok(())
         }
         Sent::Appended { own, to } => {
-            let prefix = elsewhere(context, place, pass)?;
+            let prefix = elsewhere(context, place, pass, ItsPath::Requested)?;
             let mut inner = Table::default();
             inner.set("path", format!("~ ^{}(.*)$", values::literally(&own)));
             inner.set("rewrite", format!("{prefix}{to}{{1}}"));
@@ -179,7 +180,12 @@ fn set_prefix(table: &mut Table, before: &str) {
 }
 
 /// Adds a route that asks the server of a location for the path behind a prefix, and returns that prefix.
-pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Directive) -> Result<String, NotPassed> {
+pub(super) fn elsewhere(
+    context: &mut Context,
+    place: Place<'_, '_>,
+    pass: &Directive,
+    its_path: ItsPath,
+) -> Result<String, NotPassed> {
     let url = url(context, place.variables, pass)?;
     let prefix = format!("{ELSEWHERE}{}", context.next_number());
     let mut table = Table::default();
@@ -187,15 +193,64 @@ pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Dire
     table.set("path", format!("^~ {prefix}/"));
     table.set("internal", true);
     let level = place.level.flattened();
-    let place = Place { level: &level, ..place };
+    let variables = place.variables.in_case("uri", ITS_PATH).in_case("document_uri", ITS_PATH);
+    let place = Place { level: &level, variables: &variables, ..place };
     if guards::write(context, &mut table, &level, place.locations) {
         settings::write(context, &mut table, &level, place.variables);
         write_accel(&mut table, &level, pass);
         rule(context, table.table("proxy"), place, pass, &url)?;
         table.table("proxy").set("strip_prefix", true);
     }
+    if table.to_string().contains(ITS_PATH) {
+        let name = ITS_PATH.trim_matches(['{', '}']);
+        let (of, expression) = match its_path {
+            ItsPath::Requested => ("{uri}", format!("~ ^(?<{name}>[^?]*)")),
+            ItsPath::Rewritten => ("{path}", format!("~ (?s-u)^{prefix}(?<{name}>.*)")),
+        };
+        table.set("match", Condition::of_value(of, expression).into_table());
+    }
     context.further.push(table);
     Ok(prefix)
+}
+
+/// The value of `$uri` where a server is asked for a path behind a prefix.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ItsPath {
+    /// The path that the client asked for.
+    Requested,
+    /// The path that the server gets.
+    Rewritten,
+}
+
+/// Its placeholder.
+const ITS_PATH: &str = "{its_path}";
+
+/// The path that a server gets behind `rewrite … break`, where its URL names one by a variable. `None`: the rewritten path, which is `to`. `is_raw`: whether
+/// that has the query of the client.
+pub(super) fn sent_rewritten(
+    context: &mut Context,
+    variables: &Variables,
+    pass: &Directive,
+    (to, is_raw): (&str, bool),
+) -> Result<Option<String>, NotPassed> {
+    if !pass.first().contains('$') {
+        return Ok(None);
+    }
+    let (path, query) = to.split_once('?').map_or((to, None), |(path, query)| (path, Some(query)));
+    let marked = variables.in_case("uri", ITS_PATH).in_case("document_uri", ITS_PATH);
+    let url = marked.template(context, pass.first())?;
+    let (_, rest) = url.split_once("://").unwrap_or(("", &url));
+    if rest.starts_with("unix:") {
+        return Err("the path behind a socket depends on the request: name an [[upstream]]".into());
+    }
+    let starts = ["/", "{uri}", ITS_PATH].into_iter().filter_map(|start| rest.find(start));
+    let Some(sent) = starts.min().map(|at| &rest[at..]) else { return Ok(None) };
+    let has_query = ["?", "{is_args}", "{query}", "{uri}"].iter().any(|own| sent.contains(own));
+    if query.is_some() && has_query && !sent.contains("{uri}") {
+        return Err("its query is changed, and its path too: write a rewrite in front of it".into());
+    }
+    let keeps_query = has_query || is_raw && sent.contains(ITS_PATH);
+    Ok(Some(format!("{}{}", sent.replace(ITS_PATH, path), if keeps_query { "" } else { "?" })))
 }
 
 fn url(context: &mut Context, variables: &Variables, pass: &Directive) -> Result<Url, NotPassed> {
@@ -257,7 +312,7 @@ pub(super) fn variables_of(context: &mut Context, level: &Level<'_>, location: &
     let mut variables = context.variables.clone();
     for set in level.all("set").into_iter().chain(location.children().iter().filter(|inner| inner.name == "set")) {
         if let [name, value] = set.arguments.as_slice() {
-            variables.set(context, name, value, &super::condition::Condition::Always);
+            variables.set(context, name, value, &Condition::Always);
         }
     }
     variables

@@ -56,7 +56,7 @@ impl Answering<'_> {
     async fn go_on_without_query(&self, place: Place, turn: Turn<'_>) -> Answer {
         let Target::Path { path, .. } = self.request.target else { return Response::plain(Status::BAD_REQUEST).into() };
         let request = Request { target: Target::Path { path, query: None }, ..self.request.clone() };
-        Answering { request: &request, ..*self }.go_on(place, Some(Led::InternalRedirect), turn).await
+        Answering { request: &request, ..*self }.go_on(place, Led::InternalRedirect, turn).await
     }
 
     /// The file of X-Sendfile, which an application names by its path in the file system.

@@ -55,11 +55,13 @@ impl<'a> Answering<'a> {
         };
         let here = Answering { turns: answer.turns, ..own };
         let Some(found) = Box::pin(here.follow(target, &answer, path, inbound)).await else { return answer };
-        let Answer { mut response, name, route, turns, is_counted, .. } = found;
+        let Answer { mut response, name, route, turns, is_counted, is_final, .. } = found;
         let first = answer.response;
-        if response.status.code() / 100 == 2
-            && response.status != Status::PARTIAL_CONTENT
+        // As in nginx, a response of its own takes the status, and a refusal keeps its own.
+        let takes_status = is_final || response.status.code() / 100 == 2 && response.status != Status::PARTIAL_CONTENT;
+        if takes_status
             && let Some(shown) = target.status.of(status, response.status)
+            && (shown, response.status) != (Status::OK, Status::OK)
         {
             response.status = shown;
             remove_validators(&mut response);
@@ -95,13 +97,13 @@ impl<'a> Answering<'a> {
             Whereto::Path(to) => {
                 let place = Place::of(to, &self.asked(path)).ok()?;
                 let method = if self.request.method == Method::Head { Method::Head } else { Method::Get };
-                let request = Request { method, ..self.unconditional() };
+                let request = Request { method, ..self.for_page(target.status) };
                 // The content was for the path that had the error.
                 let interim = inbound.interim.take();
                 drop(inbound.take_for_server());
                 inbound.interim = interim;
                 let turn = Turn { path: requested, asked: path, user: &mut user, inbound };
-                Answering { request: &request, ..*self }.go_on(place, Some(Led::InternalRedirect), turn).await
+                Answering { request: &request, ..*self }.go_on(place, Led::InternalRedirect, turn).await
             }
             Whereto::Named(name) => {
                 let route = self.named(name, path)?.ok()?;
@@ -113,7 +115,7 @@ impl<'a> Answering<'a> {
                 {
                     return Some(Response { user, ..*refusal }.into());
                 }
-                let request = self.unconditional();
+                let request = self.for_page(target.status);
                 let here = Answering { request: &request, ..*self };
                 here.turn_by_name(route, Turn { path: requested, asked: path, user: &mut user, inbound }).await
             }
@@ -131,8 +133,11 @@ impl<'a> Answering<'a> {
         guards != Guards::Refused && !is_traced && !inbound.content_is_gone
     }
 
-    /// The request without conditions and ranges, which are for another content.
-    fn unconditional(&self) -> Request<'a> {
+    /// The request for an error page. Conditions and ranges are about a successful response.
+    fn for_page(&self, status: PageStatus) -> Request<'a> {
+        if matches!(status, PageStatus::Target | PageStatus::Given(Status::OK)) {
+            return self.request.clone();
+        }
         let accept_encoding = self.request.conditions.accept_encoding.clone();
         Request { conditions: Conditions { accept_encoding, ..Conditions::default() }, ..self.request.clone() }
     }

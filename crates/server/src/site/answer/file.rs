@@ -9,6 +9,7 @@ use sealion_http::path::SitePath;
 use super::{Answer, Answering};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved, beneath as joined};
+use crate::placeholders::Led;
 use crate::response::{Response, of_file, of_file_as, of_variant};
 use crate::site::clean_urls::TrailingSlash;
 use crate::site::listing::{Listing, ReadDirectory};
@@ -54,7 +55,9 @@ impl Answering<'_> {
                 // Only the application knows under which path clients see the directory.
                 None if self.accel.is_some() => return Response::plain(Status::NOT_FOUND).into(),
                 None => {
-                    let shown = if asked.names_directory() { path } else { asked };
+                    // As in nginx, clients see a rewritten path, but not the path of an alias.
+                    let may_ask = self.led.is_some_and(|led| led != Led::Stay) && !self.route.is_internal;
+                    let shown = if asked.names_directory() || may_ask { path } else { asked };
                     return moved(shown.with_slash(self.query())).into();
                 }
             },

@@ -15,6 +15,7 @@ use crate::placeholders::{Asked, Led, Template, Unfit};
 use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
+use crate::site::pages::ErrorPage;
 use crate::site::proxy;
 use crate::site::route::{Action, FileLocation, Last, NoServer, Route, Try};
 use crate::upstream::Inbound;
@@ -101,8 +102,12 @@ impl<'a> Answering<'a> {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
             Action::Files => match Box::pin(self.index_elsewhere(path)).await {
-                Some(place) => Box::pin(self.go_on(place, Some(Led::InternalRedirect), turn)).await,
+                Some(place) => Box::pin(self.go_on(place, Led::InternalRedirect, turn)).await,
                 None => match self.file_refusal(path) {
+                    // As in nginx, a file refuses a POST, and a missing one has the page of 404.
+                    Some(_) if self.posts_where_page_leads() && Box::pin(self.entry(path)).await == Entry::Missing => {
+                        plain(Status::NOT_FOUND)
+                    }
                     Some(status) => plain(status),
                     None => self.serve_or_forward(turn).await,
                 },
@@ -115,7 +120,7 @@ impl<'a> Answering<'a> {
             },
             Action::Rewrite(rewrite) => match Place::of(&rewrite.to, &self.asked(path)) {
                 Ok(place) => {
-                    let led = (!rewrite.stays).then_some(Led::Rewrite);
+                    let led = if rewrite.stays { Led::Stay } else { Led::Rewrite };
                     Box::pin(self.go_on(place, led, turn)).await
                 }
                 Err(Unfit) => plain(Status::BAD_REQUEST),
@@ -174,7 +179,7 @@ impl<'a> Answering<'a> {
                 return plain(Status::FORBIDDEN);
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
-                return self.go_on(place, Some(Led::InternalRedirect), turn).await;
+                return self.go_on(place, Led::InternalRedirect, turn).await;
             }
             // As in nginx, a file takes no other method, whatever the last resort would do.
             if !is_its_directory && let Some(status) = self.file_refusal(&tried) {
@@ -188,7 +193,7 @@ impl<'a> Answering<'a> {
         match &tries.last {
             Last::Status(status) => plain(*status),
             Last::Path(template) => match Place::of(template, &self.asked(path)) {
-                Ok(place) => self.go_on(place, Some(Led::InternalRedirect), turn).await,
+                Ok(place) => self.go_on(place, Led::InternalRedirect, turn).await,
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
             Last::Named(name) => match self.named(name, path) {
@@ -244,8 +249,8 @@ impl<'a> Answering<'a> {
         None
     }
 
-    /// Goes on with another path, in its route. `led`: how; `None`: the files of this route answer.
-    pub(super) async fn go_on(&self, place: Place, led: Option<Led>, mut turn: Turn<'_>) -> Answer {
+    /// Goes on with another path, in its route.
+    pub(super) async fn go_on(&self, place: Place, led: Led, mut turn: Turn<'_>) -> Answer {
         let path = match place.path() {
             Ok(path) => path,
             Err(status) => return plain(status),
@@ -255,8 +260,8 @@ impl<'a> Answering<'a> {
         let target = Target::Path { path: raw, query };
         let request = Request { target, ..self.request.clone() };
         // The guards are chosen as the route is.
-        let here = Answering { request: &request, led: led.or(Some(Led::Rewrite)), ..*self };
-        let found = if led.is_some() { here.route_of(&path) } else { Ok(self.route) };
+        let here = Answering { request: &request, led: Some(led), ..*self };
+        let found = if led == Led::Stay { Ok(self.route) } else { here.route_of(&path) };
         let route = match found {
             Ok(route) => route,
             Err(status) => return plain(status),
@@ -266,15 +271,22 @@ impl<'a> Answering<'a> {
             Err(refused) => return *refused,
         };
         let here = Answering { counted, ..here };
-        if let Some(refusal) = here.guard(&path, turn.user).await {
+        let refusal = match &*route.action {
+            // Its response is the refusal.
+            Action::Respond(_) if led != Led::Stay => Answering { route, ..here }.guard_named(turn.user).await,
+            _ => here.guard(&path, turn.user).await,
+        };
+        if let Some(refusal) = refusal {
             return Answer { is_counted: counted.is_any, ..refusal.into() };
         }
         let mut answer = match led {
-            None => match here.file_refusal(&path) {
+            Led::Stay => match here.file_refusal(&path) {
                 Some(status) => plain(status),
                 None => Box::pin(here.serve(&path, turn.asked, turn.user)).await,
             },
-            Some(_) => Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await,
+            Led::Rewrite | Led::InternalRedirect => {
+                Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await
+            }
         };
         answer.name.get_or_insert_with(|| path.as_bytes().to_vec());
         answer
@@ -288,7 +300,8 @@ impl<'a> Answering<'a> {
 
     /// Goes on in a route that a name leads to, if its guards permit it: no path has asked them.
     pub(super) async fn turn_by_name(&self, route: &Route, turn: Turn<'_>) -> Answer {
-        let counted = match self.count(route, (turn.path.decoded(), turn.asked)) {
+        let here = Answering { led: Some(Led::InternalRedirect), ..*self };
+        let counted = match here.count(route, (turn.path.decoded(), turn.asked)) {
             Ok(counted) => counted,
             Err(refused) => return *refused,
         };
@@ -323,14 +336,15 @@ impl<'a> Answering<'a> {
     where
         'a: 'r,
     {
-        let before = self.counted_before(asked);
+        let mut before = self.counted_before(asked);
+        before.is_settled |= before.is_any && self.led == Some(Led::InternalRedirect);
         let Some(limits) = route.limits.as_deref().filter(|_| self.rehearsal.is_none()) else { return Ok(before) };
         let is_same = before.by.is_some_and(|by| by.counts_as(limits));
-        if is_same || before.is_any && self.led != Some(Led::Rewrite) {
+        if is_same || before.is_settled {
             return Ok(before);
         }
         match limits.count(self.client.address, route.limit_value(&self.asked(path)).as_deref()) {
-            Ok(true) => Ok(Counted { is_any: true, by: Some(limits) }),
+            Ok(true) => Ok(Counted { is_any: true, by: Some(limits), is_settled: false }),
             Ok(false) => Ok(before),
             Err(refusal) => {
                 let answer = Answer::from(refused(refusal));
@@ -344,7 +358,7 @@ impl<'a> Answering<'a> {
         let limits = self.route.limits.as_deref().filter(|limits| self.turns == 0 && limits.counts());
         match limits {
             Some(limits) if self.route.limit_value(&self.asked(asked)).is_none_or(|value| !value.is_empty()) => {
-                Counted { is_any: true, by: Some(limits) }
+                Counted { is_any: true, by: Some(limits), is_settled: false }
             }
             _ => self.counted,
         }
@@ -354,6 +368,12 @@ impl<'a> Answering<'a> {
     pub(super) fn may_run_index(&self, path: &SitePath<'_>) -> bool {
         let runs = |index: &str| self.route_of(&path.child(index)).is_ok_and(|route| !route.is_of_files());
         self.site.routes.is_some() && path.names_directory() && self.route.indexes().any(runs)
+    }
+
+    /// Whether it is a POST where the page of missing files leads to another route.
+    pub(super) fn posts_where_page_leads(&self) -> bool {
+        let leads = || matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)));
+        self.request.method.as_str() == "POST" && leads()
     }
 
     /// The status of a request that no file answers: by its method, or by a hidden name.

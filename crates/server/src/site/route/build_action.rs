@@ -66,7 +66,7 @@ impl RouteConfig {
         }
         if !self.r#try.is_empty() {
             let built = Try::build(&self.r#try, known, &key("try"), problems)?;
-            if built.paths.is_empty() && !matches!(built.last, Last::Named(_)) {
+            if built.paths.is_empty() && matches!(built.last, Last::Path(_)) {
                 let what = "has only the last resort: write a path before it, for instance \"{path}\"";
                 problems.add(&self.r#try[0].span, &key("try"), what);
             }

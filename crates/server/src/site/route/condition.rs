@@ -544,11 +544,13 @@ impl Condition {
             Condition::Referer { hosts, none, blocked } => {
                 let referer = request.fields.first("referer").unwrap_or_default();
                 let url = std::str::from_utf8(referer).ok().and_then(|text| text.split_once("://"));
+                let url = url.filter(|(scheme, _)| matches!(&*scheme.to_ascii_lowercase(), "http" | "https"));
                 Holds::from_bool(match url {
                     _ if referer.is_empty() => *none,
                     None => *blocked,
                     Some((_, rest)) => {
-                        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                        // Browsers send a path. What a client writes into a host is no name of it.
+                        let authority = rest.split('/').next().unwrap_or_default();
                         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_ascii_lowercase();
                         hosts.iter().any(|pattern| pattern.matches(&host))
                     }

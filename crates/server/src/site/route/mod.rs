@@ -267,7 +267,7 @@ impl Route {
     fn may_be_led_to(&self, led: Option<Led>) -> bool {
         match led {
             None => true,
-            Some(Led::Rewrite) => !self.is_once && !self.is_unless_rewritten,
+            Some(Led::Rewrite | Led::Stay) => !self.is_once && !self.is_unless_rewritten,
             Some(Led::InternalRedirect) => !self.is_once,
         }
     }

@@ -120,9 +120,10 @@ fn a_static_site_with_kernel_tls() {
         site["error_pages"].to_string(),
         r#"{ 404 = "/404.html?", 500 = "/50x.html?", 502 = "/50x.html?", 503 = "/50x.html?", 504 = "/50x.html?" }"#
     );
-    assert_eq!(site["media_types"].to_string(), r#"{ madeup = "text/x-made-up" }"#);
+    assert_eq!(site["media_types"]["madeup"].as_str(), Some("text/x-made-up"));
+    assert_eq!(site["media_types"]["xht"].as_str(), Some("application/octet-stream"), "types do not know it");
     let assets = &site["route"][1];
-    assert_eq!(assets["path"].as_str(), Some(r"~* \.(?:css|js|woff2?)$"));
+    assert_eq!(assets["path"].as_str(), Some(r"~ (?i)\.(?:css|js|woff2?)$"));
     assert_eq!(assets["cache_control"].as_str(), Some("max-age=31536000, public, immutable"));
     assert_eq!(assets["access_log"].as_bool(), Some(false));
 }
@@ -310,6 +311,23 @@ fn a_configuration_that_nginx_refuses_is_refused_with_its_line() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("nginx.conf:4: listen has no ; before the }"), "{said}");
     assert!(!file.exists(), "nothing is written");
+}
+
+#[test]
+fn a_conversion_that_does_not_start_is_not_said_to_work() {
+    let nginx = Nginx::new("guards.conf", "");
+    for (lines, word) in [
+        ("ssl_certificate gone.pem; ssl_certificate_key gone.pem;", "gone.pem"),
+        ("ssl_certificate cert.pem; ssl_certificate_key key.pem; root /gone;", "/gone"),
+        ("ssl_certificate cert.pem; ssl_certificate_key key.pem; auth_basic x; auth_basic_user_file gone;", "/gone"),
+    ] {
+        nginx.write("nginx.conf", format!("http {{ server {{ listen 443 ssl; server_name a.test; {lines} }} }}"));
+        let (_, output) = nginx.import();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let line = said.lines().find(|line| line.starts_with("sealion: does not start: "));
+        assert!(line.is_some_and(|line| line.contains(word)), "{said}");
+        assert_eq!(output.status.code(), Some(4), "{said}");
+    }
 }
 
 /// Converts `http`, the text of an `http` block, beside the files of every configuration here.

@@ -19,7 +19,7 @@ use super::origins::Origins;
 use crate::support::PROGRAM;
 
 const FILES: &str = "www/index.html www/about.html www/404.html www/50x.html www/robots.txt www/favicon.ico www/app.js www/style.css www/index.php www/x.php \
-     www/remote.php www/.env www/.git/config www/.well-known/x www/docs/index.html www/docs/a.txt www/docs/a.pdf www/docs/.hidden www/private/a.txt \
+     www/remote.php www/page.xht www/.env www/.git/config www/.well-known/x www/docs/index.html www/docs/a.txt www/docs/a.pdf www/docs/.hidden www/private/a.txt \
      www/app/a.html www/app/x.php www/uploads/x.php www/static/a.txt www/static/x.php www/plain/x.php www/img/a.png www/img/a.min.png \
      www/img/big/a.png www/img/a.svg www/images/x.png www/media/film.txt www/errors/404.html www/errors/403.html www/secret/x www/members/a.html \
      www/status-401/a.html www/inside/a.html www/outside/a.html www/far/a.html www/feed www/data/feed www/blocked www/dump.sql www/config.bak www/index.html~ \
@@ -127,7 +127,7 @@ fn is_marked(config: &Path) -> bool {
 
 fn is_request(line: &str) -> bool {
     let mut words = line.split(' ');
-    let is_method = words.next().is_some_and(|word| word.chars().all(|c| c.is_ascii_uppercase()));
+    let is_method = words.next().is_some_and(|word| word.chars().all(|c| c.is_ascii_alphabetic()));
     is_method && words.next().is_some_and(|word| word.starts_with("http"))
 }
 
