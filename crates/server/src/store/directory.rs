@@ -23,7 +23,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -39,6 +39,7 @@ use super::format::{FOOTER, Footer, Metadata};
 use super::now_ms;
 use crate::files::disk_threads::DiskThreads;
 use crate::files::resolve::Wait;
+use crate::values::Mutex;
 use small_files::{read_file, write_file};
 
 pub(super) use ownership::Owned;
