@@ -33,7 +33,7 @@ use crate::listen::{Datagrams, Held, Share};
 use crate::observe::{Left, Predecessors};
 use crate::process::privileges::Confinement;
 use crate::values::Mutex;
-use channel::{ChannelError, Message, QuicSecret, Secret, receive, send};
+use channel::{ChannelError, Message, Secret, receive, send};
 
 pub(crate) use predecessor::{Connections, Predecessor, report_failure};
 pub(crate) use program::Program;
@@ -239,7 +239,7 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<Takes, NotServing> {
         send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None, LONGEST_START)?;
     }
     if let Some(Datagrams { share, older: shares, secrets: Secrets { reset, token } }) = &service.datagrams {
-        let [reset, token] = [reset, token].map(|secret| QuicSecret(Zeroizing::new(*secret)));
+        let [reset, token] = [reset, token].map(|secret| Secret(Zeroizing::new(*secret)));
         let lives = |(pid, _): &&(u32, Share)| older.iter().any(|(other, _)| other == pid);
         let older = shares.iter().filter(lives).copied().collect();
         send(to, &Message::Datagrams { share: *share, older, reset, token }, None, LONGEST_START)?;
