@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Uri, header};
+use http::{Uri, header};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::{Fields, Request, Status, Target};
@@ -31,7 +31,7 @@ use super::{Client, Site};
 use crate::placeholders::Known;
 use crate::response::{Response, discard};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, poll_gone,
+    Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, poll_gone,
 };
 use crate::values::{At, Mutex, Problems, SecretUrl};
 
@@ -233,25 +233,8 @@ impl ForwardAuth {
         ];
         apply(&about, fields.map_mut());
         let Ok(host) = self.request.change(values, fields.map_mut()) else { return refuse(Status::BAD_REQUEST) };
-        let mut forwarded = Forwarded {
-            reading: Reading::Ahead,
-            heads: None,
-            method: Method::GET,
-            target: self.target.clone(),
-            fields,
-            host,
-            content: None,
-            kept: None,
-            upgrade: None,
-            te: false,
-            takes_trailers: false,
-            interim: None,
-            endpoints: hop.endpoints.map(Box::new),
-            address: None,
-            sticky: None,
-            answered_by: None,
-            script: None,
-        };
+        let mut forwarded =
+            Forwarded { endpoints: hop.endpoints.map(Box::new), ..Forwarded::get(self.target.clone(), fields, host) };
         let (trace, result) = Box::pin(forward(&self.upstream, &mut forwarded)).await;
         if let Ok(reply) = &result
             && self.sets_cookies_of(reply)
