@@ -454,7 +454,6 @@ pub(super) fn read_exact_at(file: &File, octets: &mut [u8], at: u64, wait: Wait)
     }
 }
 
-/// The path of an object beneath the directory.
 /// The path of an object in its directory.
 pub(super) fn name(hash: u128) -> String {
     let mut name = format!("{hash:032x}");
