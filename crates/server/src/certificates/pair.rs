@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use std::{fmt, fs, io};
 
 use sealion_tls::{Certificate, CertificateFacts, ConfigError, SiteCertificates};
+
+use crate::values::Mutex;
 
 /// Warn this long before a certificate expires. INHERITED: Let's Encrypt's advice for certificates of 90 days.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -131,7 +133,7 @@ impl Watched {
     /// Reloads changed files if they form a valid pair. An invalid pair is only logged if the next poll finds it
     /// unchanged, because certificate and key are rarely replaced at the same instant.
     pub(super) fn poll(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let stamps = self.files.stamps();
         if stamps == seen.loaded || matches!(&seen.bad, Some((bad, true)) if *bad == stamps) {
             return;

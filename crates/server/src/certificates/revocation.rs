@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use sealion_tls::{ClientAuth, RevocationListFacts};
 
 use super::config::ExpiredListsKind;
 use super::pair::{Stamp, date, stamp};
+use crate::values::Mutex;
 
 /// The lists of a site.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl WatchedLists {
 
     /// Warnings about the lists. Each expiry is reported once.
     pub(super) fn notes(&self, now: SystemTime) -> Vec<String> {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let mut ended = |list: &RevocationListFacts| {
             let at = list.next_update.filter(|at| *at <= now)?;
             let is_new = seen.ended.insert((list.file.clone(), list.next_update));
@@ -73,19 +73,15 @@ impl WatchedLists {
         self.auth.root_subjects().filter(has_none).map(warn).collect()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads changed files. If lists cannot be read, the previous lists stay in use, and each poll tries again: the
     /// cause may not be the files, but for instance too many open files.
     pub(super) fn poll(&self) {
         let now = stamps(&self.auth);
-        let is_same = self.seen().stamps == now;
+        let is_same = self.seen.lock().stamps == now;
         if !is_same {
             match self.auth.reload_revocation_lists() {
                 Ok(()) => {
-                    let mut seen = self.seen();
+                    let mut seen = self.seen.lock();
                     (seen.stamps, seen.failed) = (now, None);
                     drop(seen);
                     for list in self.auth.revocation_lists() {
@@ -100,7 +96,7 @@ impl WatchedLists {
                     self.gaps().iter().for_each(|gap| tracing::warn!("{gap}"));
                 }
                 Err(error) => {
-                    if self.seen().failed.replace(now.clone()).is_none_or(|before| before != now) {
+                    if self.seen.lock().failed.replace(now.clone()).is_none_or(|before| before != now) {
                         tracing::error!("{error}. The revocation lists before stay in use until the files can be read");
                     }
                 }

@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
@@ -14,6 +14,7 @@ use sealion_tls::{TicketKeys, TicketSecret};
 
 use super::pair::{Stamp, stamp};
 use super::private_file;
+use crate::values::Mutex;
 
 const EXTENSION: &str = "key";
 
@@ -125,7 +126,7 @@ impl TicketDirectory {
     pub(super) fn poll(&self) {
         let now = SystemTime::now();
         let found = Seen::read(&self.path, now);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if *seen == found {
             return;
         }

@@ -10,7 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,7 @@ use crate::commands::print;
 use crate::files::coding::config::{TYPES, Types};
 use crate::files::coding::dictionary::{self, MAX_LENGTH};
 use crate::files::coding::encoder::{Effort, Encoder};
-use crate::values::{Bounded, Size};
+use crate::values::{Bounded, Mutex, Size};
 use versions::Versions;
 
 /// Arguments of `sealion compress`.
@@ -92,7 +91,7 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     // Large files first, so that no thread starts one when the others run out of work.
     files.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
     let tasks = Mutex::new(files.iter().flat_map(|(path, len)| forms.iter().map(move |form| (path, *len, *form))));
-    let next = || tasks.lock().ok()?.next();
+    let next = || tasks.lock().next();
     let bytes: u64 = files.iter().map(|(_, len)| len).sum();
     let progress = Progress::new(files.len() * forms.len(), bytes * forms.len() as u64);
     let outcomes: Vec<Vec<_>> = thread::scope(|scope| {
@@ -169,7 +168,7 @@ impl Progress {
 
     /// Counts a file of this length.
     fn add(&self, len: u64) {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.done.lock();
         (done.0, done.1) = (done.0 + 1, done.1 + len);
         if self.is_shown && done.2.is_none_or(|written| written.elapsed() >= PROGRESS_EVERY) {
             done.2 = Some(Instant::now());
@@ -382,7 +381,7 @@ mod tests {
     fn progress_counts_bytes_since_files_differ_in_length() {
         let progress = Progress { is_shown: false, files: 4, bytes: 1000, done: Mutex::default() };
         progress.add(900);
-        let (files, bytes, _) = *progress.done.lock().unwrap();
+        let (files, bytes, _) = *progress.done.lock();
         assert_eq!(progress.line(files, bytes), "compressing: 90%, 1 of 4 compressed files");
         let empty = Progress { is_shown: false, files: 0, bytes: 0, done: Mutex::default() };
         assert_eq!(empty.line(0, 0), "compressing: 100%, 0 of 0 compressed files");

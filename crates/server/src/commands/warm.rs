@@ -17,14 +17,14 @@ use clap::Args;
 use flate2::read::GzDecoder;
 use http::header::{ACCEPT_ENCODING, HOST};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use sealion_http::Status;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::print;
 use crate::response::{Piece, Source};
-use crate::upstream::{Forwarded, Reading, ServerConfig, ServerUrl, Upstream, UpstreamConfig, Upstreams, forward};
+use crate::upstream::{Forwarded, ServerConfig, ServerUrl, Upstream, UpstreamConfig, Upstreams, forward};
 use crate::values::{At, Bounded, Problems, printable};
 
 /// Arguments of `sealion warm`.
@@ -252,26 +252,7 @@ impl Client {
         let host = HeaderValue::try_from(authority.as_str()).map_err(|error| error.to_string())?;
         let server = self.server(scheme, authority.as_str(), authority.host())?;
         let target = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let forwarded = Forwarded {
-            reading: Reading::Ahead,
-            heads: None,
-            method: Method::GET,
-            target: target.into(),
-            fields: self.fields.clone().into(),
-            host: Some(host),
-            content: None,
-            kept: None,
-            upgrade: None,
-            te: false,
-            takes_trailers: false,
-            interim: None,
-            endpoints: None,
-            address: None,
-            sticky: None,
-            answered_by: None,
-            script: None,
-        };
-        Ok((server, forwarded))
+        Ok((server, Forwarded::get(target.into(), self.fields.clone().into(), Some(host))))
     }
 
     fn server(&mut self, scheme: &str, authority: &str, host: &str) -> Result<Arc<Upstream>, String> {

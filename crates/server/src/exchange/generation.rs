@@ -9,8 +9,8 @@
 
 use std::cell::RefCell;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use sealion_http::http1::head::HeadLimits;
 use thread_local::ThreadLocal;
@@ -22,6 +22,7 @@ use crate::path::policy::KtlsMode;
 use crate::site::Sites;
 use crate::store::Store;
 use crate::upstream::Upstream;
+use crate::values::Mutex;
 
 /// A loaded configuration.
 pub(crate) struct Generation {
@@ -95,7 +96,7 @@ impl Generations {
 
     /// Replaces the current generation. Returns the new generation's number; the first has 0.
     pub(crate) fn publish(&self, next: Generation) -> u64 {
-        let mut newest = self.lock();
+        let mut newest = self.newest.lock();
         *newest = Arc::new(next);
         self.number.fetch_add(1, Ordering::Release) + 1
     }
@@ -116,16 +117,12 @@ impl Generations {
 
     /// The newest generation, uncached, for threads that serve no requests.
     pub(crate) fn latest(&self) -> Arc<Generation> {
-        Arc::clone(&self.lock())
+        Arc::clone(&self.newest.lock())
     }
 
     fn newest(&self) -> Current {
-        let newest = self.lock();
+        let newest = self.newest.lock();
         let number = self.number.load(Ordering::Acquire);
         Current(Arc::new(Numbered { number, generation: Arc::clone(&newest) }))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Generation>> {
-        self.newest.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

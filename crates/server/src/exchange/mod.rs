@@ -56,8 +56,8 @@ pub(crate) use generation::{Current, Generation, Generations, Http3Limits};
 pub(crate) use head_blocks::HeadBlocks;
 pub(crate) use listener::{Alternative, Listener, Scheme, ToHttps};
 pub(crate) use multiplexed::{
-    Answer, Answered, Answering, Answers, Delivery, Later, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
-    expects_continue, free_head, keep_head,
+    Answer, Answered, Answering, Answers, Delivery, Later, MAX_AHEAD_STREAMS, Step, UpstreamSide, Wait, free_head,
+    keep_head,
 };
 pub(crate) use passing::{Duty, LostConnection, Passed, pass, thaw};
 pub(crate) use path_choice::{PathChoice, PathPolicy};

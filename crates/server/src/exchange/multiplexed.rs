@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -15,12 +16,12 @@ use sealion_http::{Method, Protocol, Request, Status};
 use sealion_tls::{HandshakeInfo, SealedBy};
 use tokio::sync::oneshot;
 
-use super::{Awaited, Context, Current, Duty, Exchange, Outcome, Owed, PathChoice, Stream, now};
+use super::{Awaited, Context, Current, Duty, Exchange, Outcome, Owed, PathChoice, Stream, Upload, may_keep, now};
 use crate::limits::{ConnectionStreams, Permit, StreamPlace};
 use crate::passing::{Ends, Line, Passes};
 use crate::path::policy::PathReason;
 use crate::response::Response;
-use crate::upstream::{HeadRoom, Inbound, InterimReceiver, Reading, RequestContent};
+use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent, WEBSOCKET};
 
 /// A request with its response.
 pub(crate) struct Answered<'a> {
@@ -82,6 +83,24 @@ pub(crate) struct Wait {
     pub(crate) interims: Option<InterimReceiver>,
 }
 
+impl Wait {
+    /// Whether the client has reset its stream, so that forwarding ends. The response is for the log.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.awaited != Awaited::None && self.cancel.is_none()
+    }
+
+    /// Calls `send` with the interim responses that have come. The response may have come behind them: it is polled before.
+    pub(crate) fn poll_interims(&mut self, cx: &mut TaskContext<'_>, mut send: impl FnMut(&Interim)) {
+        let Some(receiver) = &mut self.interims else { return };
+        while let Some(interim) = match receiver.poll_recv(cx) {
+            Poll::Ready(interim) => interim,
+            Poll::Pending => receiver.try_recv().ok(),
+        } {
+            send(&interim);
+        }
+    }
+}
+
 /// The part of a stream that an upstream gets.
 pub(crate) struct UpstreamSide<'s> {
     /// The content, if it is passed on.
@@ -125,14 +144,24 @@ impl<'s> UpstreamSide<'s> {
 pub(crate) const MAX_AHEAD_STREAMS: usize = 8;
 
 /// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
-pub(crate) fn expects_continue(head: &HeadBuffer) -> bool {
+fn expects_continue(head: &HeadBuffer) -> bool {
     head.fields().first("expect").is_some()
 }
 
 /// The announced length of the content, in bytes.
-pub(crate) fn announced_length(head: &HeadBuffer) -> Option<u64> {
+fn announced_length(head: &HeadBuffer) -> Option<u64> {
     let digits = head.fields().first("content-length")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The way of a request whose head is complete.
+pub(crate) enum Step {
+    /// It is rejected. The head is for the log.
+    Refuse(Status, Box<HeadBuffer>),
+    /// It is answered now. Content that may be forwarded is passed on.
+    Answer(Option<(Upload, RequestContent)>),
+    /// It is answered behind its content, which is discarded.
+    Discard,
 }
 
 /// The connection that asks for responses.
@@ -193,8 +222,38 @@ impl<'a> Answers<'_, 'a> {
         Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))), later)
     }
 
+    /// The way of the request in `head`. `end`: nothing follows the head. `kept`: as in [`may_keep`].
+    pub(crate) fn step(
+        &self,
+        head: &mut Box<HeadBuffer>,
+        end: bool,
+        current: &Current,
+        kept: impl FnOnce() -> usize,
+    ) -> Step {
+        if !may_keep(head, kept) {
+            return Step::Refuse(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Box::default());
+        }
+        // RFC 9114 §4.3.1.
+        if self.protocol == Protocol::Http3 && !head.has_authority() {
+            return Step::Refuse(Status::BAD_REQUEST, std::mem::replace(head, free_head()));
+        }
+        // RFC 8441, RFC 9220: the bytes that follow are the protocol's, and never content to wait for.
+        let is_websocket = head.protocol().map(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET));
+        if is_websocket == Some(false) {
+            return Step::Refuse(Status::NOT_IMPLEMENTED, std::mem::replace(head, free_head()));
+        }
+        let is_tunnel = is_websocket.is_some();
+        let passes = (is_tunnel || !end) && self.may_forward(head, current);
+        match (passes, is_tunnel) {
+            (true, true) => Step::Answer(Some(Upload::of_tunnel(end))),
+            (true, false) => Step::Answer(Some(Upload::new(announced_length(head), expects_continue(head)))),
+            (false, _) if is_tunnel || end || expects_continue(head) => Step::Answer(None),
+            (false, _) => Step::Discard,
+        }
+    }
+
     /// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
-    pub(crate) fn may_forward(&self, head: &HeadBuffer, current: &Current) -> bool {
+    fn may_forward(&self, head: &HeadBuffer, current: &Current) -> bool {
         let decoded = head.request();
         let request = as_seen(&decoded);
         request.as_ref().is_some_and(|request| {

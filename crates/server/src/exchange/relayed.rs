@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::passing::{ContentEnd, Link, Packet, RelayedHead, Word, lost, unexpected};
 use crate::response::{Piece, Source};
 use crate::upstream::{ContentWriter, Interim, InterimReceiver, RequestContent, lines, pipe};
+use crate::values::Mutex;
 
 /// The content of a response that another process feeds.
 pub(crate) struct RelayedSource {
@@ -133,7 +134,7 @@ impl RelayedContent {
         };
         let pump = Arc::new(Mutex::new(Pump { content: Some(content), unsent: None, room, sender: None }));
         let sends = Arc::clone(&pump);
-        tokio::spawn(poll_fn(move |cx| lock(&sends).poll(&link, cx)));
+        tokio::spawn(poll_fn(move |cx| sends.lock().poll(&link, cx)));
         (RelayedContent(pump), writer)
     }
 
@@ -144,7 +145,7 @@ impl RelayedContent {
 
     /// Takes what is left, for yet another process. `None`: all of it was sent, or no more is wanted.
     pub(crate) fn take_rest(&mut self) -> Option<ContentRest> {
-        let mut pump = lock(&self.0);
+        let mut pump = self.0.lock();
         let (unsent, room) = (pump.unsent.take(), pump.room);
         pump.wake();
         let (waiting, end) = pump.content.take().map_or((Vec::new(), None), |mut content| {
@@ -163,17 +164,13 @@ impl RelayedContent {
     }
 }
 
-fn lock(pump: &Mutex<Pump>) -> MutexGuard<'_, Pump> {
-    pump.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Demand {
     /// Hears a word about the content.
     ///
     /// # Errors
     /// It is about something else.
     pub(super) fn hear(&self, word: &Word) -> io::Result<()> {
-        let mut pump = lock(&self.0);
+        let mut pump = self.0.lock();
         match word {
             Word::Wanted(more) => pump.room = pump.room.saturating_add((*more).into()),
             Word::Closed => (pump.content, pump.unsent) = (None, None),
@@ -187,7 +184,7 @@ impl Demand {
 impl Drop for Demand {
     /// The task ends, and closes its end of the relay.
     fn drop(&mut self) {
-        let mut pump = lock(&self.0);
+        let mut pump = self.0.lock();
         (pump.content, pump.unsent) = (None, None);
         pump.wake();
     }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::resolve::{Content, SiteFile};
+use crate::values::Mutex;
 
 /// The threads of a disk, and the operations that wait for them.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl DiskThreads {
     /// Has a thread do work that is necessary in any case, such as closing a file, when the disk lets it.
     pub(crate) fn run_later(&self, work: impl FnOnce() + Send + 'static) {
         let job = Job { work: Box::new(work), steps: Arc::default() };
-        let mut queue = self.0.lock();
+        let mut queue = self.0.queue.lock();
         queue.jobs.push_back(job);
         self.0.wake(queue);
     }
@@ -170,7 +171,7 @@ impl DiskThreads {
             return Err(self.late());
         }
         let steps = Arc::<AtomicU64>::default();
-        let mut queue = self.0.lock();
+        let mut queue = self.0.queue.lock();
         if queue.jobs.len() >= MOST_WAITING {
             return Err(NoReply::Busy);
         }
@@ -190,16 +191,12 @@ impl DiskThreads {
 
 impl Drop for DiskThreads {
     fn drop(&mut self) {
-        self.0.lock().is_closed = true;
+        self.0.queue.lock().is_closed = true;
         self.0.has_work.notify_all();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn now(&self) -> u64 {
         self.begun.elapsed().as_millis() as u64
     }
@@ -222,7 +219,7 @@ impl Shared {
 
     fn work(self: &Arc<Self>, slot: usize) {
         loop {
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             queue.idle += 1;
             let is_idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.is_closed;
             queue = self.has_work.wait_while(queue, is_idle).unwrap_or_else(PoisonError::into_inner);
@@ -399,7 +396,7 @@ mod tests {
             threads.give(move || ended.send(()).unwrap()).unwrap();
         }
         assert_eq!(threads.give(|| ()).unwrap_err(), NoReply::Busy);
-        assert_eq!(threads.0.lock().threads, MOST_THREADS);
+        assert_eq!(threads.0.queue.lock().threads, MOST_THREADS);
         drop((releases, ended));
         assert_eq!(end.iter().count(), MOST_WAITING);
     }

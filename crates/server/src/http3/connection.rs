@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Instant;
 
-use sealion_h3::{Command, Connection, ConnectionError, ErrorCode, HeadBuffer, StreamId};
+use sealion_h3::{Command, Connection, ConnectionError, ErrorCode, StreamId};
 use sealion_http::Protocol;
 use sealion_quic::{ConnectionKey, Endpoint, Event};
 use sealion_tls::HandshakeInfo;
@@ -22,7 +22,7 @@ use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
 use super::window::{MIN_SEND_WINDOW, ReceiveWindow, SendWindow};
-use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, Receiving, may_keep, poll_idle_end};
+use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, Receiving, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use crate::path::policy::PathReason;
@@ -297,11 +297,6 @@ pub(super) fn handshake_info(endpoint: &mut Endpoint, key: ConnectionKey) -> Opt
 }
 
 impl Http3<'_> {
-    /// Whether a request may keep its head while it waits: small ones always.
-    fn may_keep(&self, head: &HeadBuffer) -> bool {
-        may_keep(head, || self.kept())
-    }
-
     /// Bytes of heads that wait for content, a response's end or the log.
     fn kept(&self) -> usize {
         self.receiving.iter().map(|receiving| receiving.head.memory()).sum::<usize>()

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Instant, SystemTime};
 use std::{future::poll_fn, io};
@@ -27,7 +27,7 @@ use super::tls::CurrentTls;
 use crate::exchange::{Context, Listener, Shared};
 use crate::limits::Moment;
 use crate::observe::metrics::{self, Http3Metrics};
-use crate::values::{Phase, draining};
+use crate::values::{Mutex, Phase, draining};
 
 /// A UDP socket of one worker, and its place in the group of sockets at its address.
 #[derive(Debug)]
@@ -103,10 +103,6 @@ struct Ready {
     task: Option<Waker>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Wakes one connection.
 struct Bell {
     hub: Arc<Hub>,
@@ -119,7 +115,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut ready = lock(&self.hub.ready);
+        let mut ready = self.hub.ready.lock();
         if !ready.connections.contains(&self.connection) {
             ready.connections.push(self.connection);
         }
@@ -165,10 +161,10 @@ impl Driver<'_> {
     /// One round.
     fn poll(&mut self, cx: &mut TaskContext<'_>, is_draining: bool) -> Poll<()> {
         // Connections that are woken meanwhile are seen at the end.
-        lock(&self.hub.ready).task = None;
+        self.hub.ready.lock().task = None;
         let now = Instant::now();
         let mut is_again = self.receive(cx, now);
-        lock(&self.hub.state).endpoint.handle_timeouts(now);
+        self.hub.state.lock().endpoint.handle_timeouts(now);
         self.accept(now, is_draining);
         self.take_events();
         self.run_ready();
@@ -176,14 +172,14 @@ impl Driver<'_> {
         is_again |= self.transmit(cx, now);
         self.count();
         {
-            let mut ready = lock(&self.hub.ready);
+            let mut ready = self.hub.ready.lock();
             is_again |= !ready.connections.is_empty();
             ready.task = Some(cx.waker().clone());
         }
         if is_draining && self.connections.is_empty() && self.unsent.is_none() && !is_again {
             return Poll::Ready(());
         }
-        let next = lock(&self.hub.state).endpoint.next_timeout();
+        let next = self.hub.state.lock().endpoint.next_timeout();
         if let Some(next) = next {
             if self.timer.deadline() != next.into() {
                 self.timer.as_mut().reset(next.into());
@@ -201,7 +197,7 @@ impl Driver<'_> {
         let Some(Http3Metrics { lost_bytes, retries, .. }) = metrics::worker().map(|worker| &worker.http3) else {
             return;
         };
-        let totals = lock(&self.hub.state).endpoint.totals();
+        let totals = self.hub.state.lock().endpoint.totals();
         lost_bytes.add(totals.lost_bytes - self.counted.lost_bytes);
         retries.add(totals.retries - self.counted.retries);
         self.counted = totals;
@@ -209,7 +205,7 @@ impl Driver<'_> {
 
     /// Receives the packets that have come. Returns whether there may be more.
     fn receive(&mut self, cx: &mut TaskContext<'_>, now: Instant) -> bool {
-        let mut state = lock(&self.hub.state);
+        let mut state = self.hub.state.lock();
         let (endpoint, buffers) = (&mut state.endpoint, &mut self.buffers);
         let counted = metrics::worker().map(|worker| &worker.http3);
         for _ in 0..MAX_RECEIVES {
@@ -235,7 +231,7 @@ impl Driver<'_> {
     /// Accepts new clients, as far as there are slots.
     fn accept(&mut self, now: Instant, is_draining: bool) {
         loop {
-            let mut state = lock(&self.hub.state);
+            let mut state = self.hub.state.lock();
             let Some(incoming) = state.endpoint.next_incoming() else { return };
             if is_draining {
                 match *self.shared.phase.borrow() {
@@ -274,7 +270,7 @@ impl Driver<'_> {
 
     /// Hands events to their connections.
     fn take_events(&mut self) {
-        let mut state = lock(&self.hub.state);
+        let mut state = self.hub.state.lock();
         let State { endpoint, inboxes } = &mut *state;
         while let Some((key, event)) = endpoint.next_event() {
             let Some(Some(index)) = self.by_key.get(key.get()).copied() else { continue };
@@ -290,7 +286,7 @@ impl Driver<'_> {
 
     /// Runs the connections that have something to do.
     fn run_ready(&mut self) {
-        let ready = std::mem::take(&mut lock(&self.hub.ready).connections);
+        let ready = std::mem::take(&mut self.hub.ready.lock().connections);
         for index in ready {
             let Some(Running { future, waker, key }) = self.connections.get_mut(index) else { continue };
             if future.as_mut().poll(&mut TaskContext::from_waker(waker)).is_ready() {
@@ -298,7 +294,7 @@ impl Driver<'_> {
                     *slot = None;
                 }
                 self.connections.remove(index);
-                lock(&self.hub.state).inboxes.remove(index);
+                self.hub.state.lock().inboxes.remove(index);
             }
         }
     }
@@ -309,7 +305,7 @@ impl Driver<'_> {
             let transmit = match self.unsent.take() {
                 Some(transmit) => transmit,
                 None => {
-                    let mut state = lock(&self.hub.state);
+                    let mut state = self.hub.state.lock();
                     let segments = self.socket.max_segments();
                     self.out.clear();
                     match state.endpoint.poll_transmit(now, segments, &mut self.out) {
@@ -341,7 +337,7 @@ impl Drop for Driver<'_> {
     fn drop(&mut self) {
         self.connections.clear();
         let now = Instant::now();
-        let mut state = lock(&self.hub.state);
+        let mut state = self.hub.state.lock();
         state.endpoint.close_all(now, ErrorCode::H3_INTERNAL_ERROR.0, b"the server ends");
         self.out.clear();
         while let Some(transmit) = state.endpoint.poll_transmit(now, 1, &mut self.out) {
@@ -385,7 +381,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     let _open = counted.map(|worker| (worker.open.enter(), worker.http3.open.enter()));
     let (handshaking, accepted) = (counted.map(|worker| worker.handshaking.enter()), Instant::now());
     let connected = poll_fn(|_| {
-        let mut state = lock(&hub.state);
+        let mut state = hub.state.lock();
         while let Some(event) = state.inboxes[index].pop_front() {
             match event {
                 Event::Connected => return Poll::Ready(handshake_info(&mut state.endpoint, key)),
@@ -412,7 +408,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     let admitted = most.map(|most| shared.addresses.admit(remote.ip(), most));
     if let Some(None) = admitted {
         let why = b"too many connections";
-        return lock(&hub.state).endpoint.close(Instant::now(), key, ErrorCode::H3_EXCESSIVE_LOAD.0, why);
+        return hub.state.lock().endpoint.close(Instant::now(), key, ErrorCode::H3_EXCESSIVE_LOAD.0, why);
     }
     // The transport's limits do not change with a reload.
     let limits = (sealion_h3::Limits { streams, ..current.http3.protocol.clone() }, stream_window);
@@ -422,7 +418,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     let idle = shared.idle.register(waker);
     let mut connection = Box::new(Http3::new(&context, key, idle, Link::new(info, local), limits));
     poll_fn(|cx| {
-        let mut state = lock(&hub.state);
+        let mut state = hub.state.lock();
         let State { endpoint, inboxes } = &mut *state;
         connection.poll(cx, endpoint, &mut inboxes[index])
     })

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::ClientNetwork;
+use crate::values::Mutex;
 
 /// Open connections per client. The number of connections bounds the memory.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ impl Addresses {
     /// Admits a connection; `None` if the client already has `most`.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, most: u32) -> Option<Admitted> {
         let client = ClientNetwork::of(address);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let count = open.entry(client).or_default();
         if *count >= most {
             return None;
@@ -35,7 +36,7 @@ impl Addresses {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut open = self.addresses.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.addresses.open.lock();
         if let Some(count) = open.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
@@ -61,6 +62,6 @@ mod tests {
         let third = addresses.admit(a, 2).unwrap();
         assert!(addresses.admit(a, 2).is_none());
         drop((second, third, other));
-        assert!(addresses.open.lock().unwrap().is_empty());
+        assert!(addresses.open.lock().is_empty());
     }
 }

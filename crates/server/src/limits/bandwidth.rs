@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ClientNetwork;
+use crate::values::Mutex;
 
 /// A token bucket for bytes. [`Self::take`] returns when the bytes may be sent. Times are assigned in the order of the
 /// calls, so that responses share the bandwidth evenly.
@@ -78,7 +79,7 @@ impl ClientBuckets {
     }
 
     pub(crate) fn of(&self, address: IpAddr) -> Arc<Bucket> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.buckets.len() >= open.sweep_at {
             // A bucket that is not full outlives its last response. Otherwise a client could exceed its limit with
             // short responses.
@@ -210,7 +211,7 @@ mod tests {
         for n in 0..10_000_u32 {
             drop(clients.of(IpAddr::from(n.to_be_bytes())));
         }
-        let open = clients.open.lock().unwrap();
+        let open = clients.open.lock();
         assert!(open.buckets.len() <= MIN_SWEPT, "{}", open.buckets.len());
         assert!(!open.buckets[&ClientNetwork::of(a)].is_full(Instant::now()));
         assert!(Arc::ptr_eq(&open.buckets[&ClientNetwork::of(b)], &held));

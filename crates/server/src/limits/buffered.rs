@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ClientNetwork, LimitsConfig};
+use crate::values::Mutex;
 
 /// The bytes of all contents, of whatever configuration: queues, the windows of HTTP/2 beyond their first size, and encoders.
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ impl Reservation {
     /// Reserves nothing yet. `client`: whose share applies, if any.
     pub(crate) fn new(budget: &Arc<BufferBudget>, client: Option<IpAddr>) -> Self {
         let client = client.map(|address| {
-            let mut clients = budget.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut clients = budget.clients.lock();
             let used = Arc::clone(clients.entry(ClientNetwork::of(address)).or_default());
             Client { address, used }
         });
@@ -103,7 +104,7 @@ impl Drop for Reservation {
         self.remove(self.bytes);
         let Some(Client { address, used }) = self.client.take() else { return };
         let network = ClientNetwork::of(address);
-        let mut clients = self.budget.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.budget.clients.lock();
         // Counters are made and dropped under the lock: the table's may be the last.
         drop(used);
         if clients.get(&network).is_some_and(|last| Arc::strong_count(last) == 1) {
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(room(&second, 1 << 20), Ok(()));
         drop((first, second, others));
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
-        assert!(budget.clients.lock().unwrap().is_empty());
+        assert!(budget.clients.lock().is_empty());
     }
 
     #[test]

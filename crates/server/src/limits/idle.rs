@@ -4,14 +4,16 @@
 //! A connection registers here when it becomes idle, and waits for its [`Closing`]. It needs no timer, which would cost
 //! memory in every idle connection.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use slab::Slab;
+
+use crate::values::Mutex;
 
 /// A time of the machine's monotonic clock in nanoseconds, with the precision of a kernel tick. Each request reads it,
 /// and a tick suffices.
@@ -97,13 +99,13 @@ impl IdleConnections {
     /// Adds a busy connection. `waker`: wakes the task that serves it.
     pub(crate) fn register(&self, waker: Waker) -> Idle<'_> {
         let connection = Arc::new(Connection { since: AtomicU64::new(BUSY), waker });
-        let key = lock(&self.open).insert(Arc::clone(&connection));
+        let key = self.open.lock().insert(Arc::clone(&connection));
         Idle { all: self, key, connection, passes: false }
     }
 
     /// Closes the longest idle connection. Returns the time after which to call again if no slot is free until then.
     pub(crate) fn evict(&self, now: Moment) -> Duration {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         loop {
             let idle = open.iter().filter_map(|(_, connection)| Some((connection.idle_since()?, connection)));
             let Some((since, connection)) = idle.min_by_key(|(since, _)| *since) else { return PAUSE };
@@ -123,7 +125,7 @@ impl IdleConnections {
         let mut next = timeout.min(MAX_PAUSE);
         let mut from = 0;
         loop {
-            let open = lock(&self.open);
+            let open = self.open.lock();
             if from >= open.capacity() {
                 return next;
             }
@@ -158,12 +160,12 @@ impl IdleConnections {
     fn end(&self, then: u8) {
         // Before the search: a connection that becomes idle after the search sees this.
         self.then.store(then, Ordering::SeqCst);
-        lock(&self.open).iter().for_each(|(_, connection)| connection.waker.wake_by_ref());
+        self.open.lock().iter().for_each(|(_, connection)| connection.waker.wake_by_ref());
     }
 
     /// Whether any connection is idle and would make room for a new one within [`MIN_IDLE`].
     pub(crate) fn any(&self) -> bool {
-        lock(&self.open).iter().any(|(_, connection)| connection.idle_since().is_some())
+        self.open.lock().iter().any(|(_, connection)| connection.idle_since().is_some())
     }
 }
 
@@ -244,12 +246,8 @@ impl Idle<'_> {
 
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
-        lock(&self.all.open).remove(self.key);
+        self.all.open.lock().remove(self.key);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -306,9 +304,9 @@ mod tests {
         all.evict(at(9));
         assert!(!connections[2].begin(), "evicted when its request came");
         connections.remove(1);
-        assert_eq!(lock(&all.open).len(), 3);
+        assert_eq!(all.open.lock().len(), 3);
         drop((busy, connections));
-        assert!(lock(&all.open).is_empty());
+        assert!(all.open.lock().is_empty());
     }
 
     #[test]

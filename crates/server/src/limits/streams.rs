@@ -19,14 +19,15 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::ClientNetwork;
+use crate::values::Mutex;
 
 /// The places of all connections together.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ impl StreamPlaces {
             self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok()
         };
         let Some(client) = client else { return take(0) };
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let by_client = clients.get(&client).copied().unwrap_or(0);
         let taken = take(by_client);
         if taken {
@@ -107,7 +108,7 @@ impl StreamPlaces {
     fn give_back(&self, client: Option<ClientNetwork>) {
         self.free.fetch_add(1, Ordering::Relaxed);
         let Some(client) = client else { return };
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         if let Some(count) = clients.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
@@ -236,7 +237,7 @@ mod tests {
         assert!(all_of(&places.connection(address("192.0.2.2"))).len() > 1);
         drop(held);
         assert_eq!(places.free(), 100);
-        assert!(places.clients.lock().unwrap().is_empty());
+        assert!(places.clients.lock().is_empty());
         let held: Vec<_> = (0..100).map(|_| all_of(&places.connection(address("127.0.0.1")))).collect();
         assert!(places.free() < 10, "the machine's own proxies have no bound of one client");
         drop(held);

@@ -253,8 +253,7 @@ impl Summary {
             sum(&|w| (first..first + 100).map(|code| w.statuses.of(code).get()).sum())
         });
         let latency: Durations = workers.iter().map(|worker| worker.sites.durations()).sum();
-        let tops: Vec<_> =
-            workers.iter().map(|w| w.top.lock().unwrap_or_else(std::sync::PoisonError::into_inner)).collect();
+        let tops: Vec<_> = workers.iter().map(|w| w.top.lock()).collect();
         let paths = TopPaths::merge(tops.iter().map(|top| &**top));
         drop(tops);
         let (log_written, log_dropped) = shared.access_log.counts();

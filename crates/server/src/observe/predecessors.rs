@@ -5,11 +5,13 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg};
 use serde::{Deserialize, Serialize};
+
+use crate::values::Mutex;
 
 /// The connections that are left of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,12 +50,12 @@ impl Predecessors {
     /// Adds a process by the far end of its socket pair.
     pub(crate) fn add(&self, pid: u32, socket: OwnedFd) {
         let left = Left { pid, ..Left::default() };
-        self.lock().push(Living { socket, left });
+        self.0.lock().push(Living { socket, left });
     }
 
     /// Whether none is known.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.0.lock().is_empty()
     }
 
     /// The last report of each process that has not ended.
@@ -71,13 +73,9 @@ impl Predecessors {
 
     /// The processes that have not ended, with their last reports.
     fn living(&self) -> MutexGuard<'_, Vec<Living>> {
-        let mut living = self.lock();
+        let mut living = self.0.lock();
         living.retain_mut(Living::read);
         living
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Living>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

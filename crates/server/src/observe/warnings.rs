@@ -1,8 +1,9 @@
 //! Limits the log lines about failures of one kind: one line per second stands for thousands.
 
 use std::fmt::Display;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::values::Mutex;
 
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ struct Lines {
 impl Warnings {
     /// Whether a failure is logged: then the number of failures that were not logged since the last line.
     pub(crate) fn take(&self, now: Instant) -> Option<u64> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
             lines.kept_back += 1;
             return None;

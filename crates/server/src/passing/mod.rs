@@ -18,6 +18,7 @@ mod clock;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod giver;
+pub(crate) mod packets;
 mod relay;
 mod taker;
 mod under_way;

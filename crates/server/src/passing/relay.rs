@@ -8,22 +8,20 @@
 //! end, and learns at once that the client has left. The far end is a descriptor: the next upgrade passes it on, so that no process stays between.
 
 use std::cell::RefCell;
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
-    SocketType, recvmsg, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sealion_http::http1::framing::ResponseFraming;
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use super::packets;
 use super::under_way::Line;
 
 /// Bytes of content in a packet, at most.
@@ -161,7 +159,7 @@ impl Link {
     fn send(&self, packet: &Packet) -> Result<(), Errno> {
         let word = packet.word_to_bytes();
         let bytes = [IoSlice::new(&word), IoSlice::new(&packet.payload)];
-        sendmsg(&*self.0, &bytes, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL).map(drop)
+        packets::send(self.0.as_fd(), &bytes, &[])
     }
 
     /// The next packet. `None`: the other process has closed its end.
@@ -180,15 +178,11 @@ impl Link {
     fn receive(&self) -> Result<Option<Packet>, Errno> {
         SPACE.with_borrow_mut(|space| {
             space.resize(LONGEST_PACKET, 0);
-            let mut control = RecvAncillaryBuffer::default();
-            let received = recvmsg(&*self.0, &mut [IoSliceMut::new(space)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-            if received.bytes == 0 {
-                return Ok(None);
+            match packets::receive(self.0.as_fd(), space)? {
+                received if received.length == 0 => Ok(None),
+                received if received.is_truncated => Err(Errno::MSGSIZE),
+                received => Packet::from_bytes(&space[..received.length]).map(Some),
             }
-            if received.flags.contains(ReturnFlags::TRUNC) {
-                return Err(Errno::MSGSIZE);
-            }
-            Packet::from_bytes(&space[..received.bytes]).map(Some)
         })
     }
 }

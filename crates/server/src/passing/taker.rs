@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::words::{
     Answer, Content, LONGEST_MESSAGE, Offer, Offered, Received, Refused, Resting, receive_offer, send_answer,
 };
+use crate::values::Mutex;
 
 /// A connection that has arrived. It must not be touched before [`Self::wait`] says so.
 pub(crate) struct Arrival {
@@ -67,7 +68,7 @@ impl Taking {
             }
         };
         let thread = thread::Builder::new().name("taking".to_owned()).spawn(work)?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        self.threads.lock().push(thread);
         Ok(())
     }
 
@@ -78,7 +79,7 @@ impl Taking {
 
     /// Waits behind [`Self::stop`] until the channels are handed over.
     pub(crate) fn wait(&self) {
-        let next = || self.threads.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let next = || self.threads.lock().pop();
         // A channel may have come over a channel. The hook reports a panic.
         while let Some(thread) = next() {
             let _ = thread.join();

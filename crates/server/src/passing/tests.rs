@@ -2,7 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -11,6 +11,7 @@ use sealion_tls::TlsStream;
 use super::words::{Answer, LONGEST_MESSAGE, Received, receive_offer, send_answer, set_patience};
 use super::{Arrival, Driver, Giver, Offered, Refused, Resting, Taking};
 use crate::limits::Moment;
+use crate::values::Mutex;
 
 fn channel() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
@@ -104,7 +105,7 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
     let place = {
         let arrived = Arc::clone(&arrived);
         move |arrival| {
-            let mut arrived = arrived.lock().unwrap();
+            let mut arrived = arrived.lock();
             match arrived.len() {
                 0 => arrived.push(arrival),
                 _ => return Err(Refused::Places),
@@ -118,7 +119,7 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
     assert!(giver.offer(offered).await.is_none());
     let (refused, _client) = connection();
     assert!(giver.offer(refused).await.is_some());
-    let arrival = arrived.lock().unwrap().pop().unwrap();
+    let arrival = arrived.lock().pop().unwrap();
     let (_socket, frozen, resting) = arrival.wait().await.unwrap();
     assert!(!frozen.has_tls());
     assert_eq!((resting.requests, resting.paced, &*resting.listener), (7, Some(1000), "127.0.0.1:443"));

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealion_h2::{HeadBuffer, Progress, StreamId};
@@ -22,6 +22,7 @@ use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::path::policy::PathReason;
 use crate::response::{self, Cursor};
+use crate::values::Mutex;
 
 /// Descriptors of files that a connection takes along, at most. The kernel passes 253 in a message (SCM_MAX_FD).
 pub(crate) const MOST_FILES: usize = 128;
@@ -377,7 +378,7 @@ impl Cache {
 /// A reason of the cache for as long as the process lives. They are few, and each is kept once.
 fn word(text: &str) -> &'static str {
     static WORDS: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut words = WORDS.lock();
     let words = words.get_or_insert_default();
     match words.get(text) {
         Some(known) => known,

@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{IoSlice, IoSliceMut, Write};
-use std::mem::MaybeUninit;
+use std::io::{IoSlice, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -11,14 +10,11 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::under_way::{Files, MOST_FILES, Streams, UnderWay};
+use super::packets;
+use super::under_way::{Files, Streams, UnderWay};
 use crate::limits::Moment;
 
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains. A change of [`Resting`] raises it, and so does a
@@ -33,9 +29,6 @@ const LONGEST_INLINE: usize = LONGEST_MESSAGE - 16;
 
 /// The longest content of an offer, in bytes: a response in memory, and its sealed records.
 pub(super) const LONGEST_CONTENT: u64 = 32 << 20;
-
-/// The descriptors of an offer: the socket, the file that has its content, and the files of a response.
-const MOST_DESCRIPTORS: usize = 2 + MOST_FILES;
 
 /// The longest answer, in bytes.
 const LONGEST_ANSWER: usize = 64;
@@ -210,30 +203,19 @@ pub(super) fn send_offer(
         .chain(aside.iter().map(AsFd::as_fd))
         .chain(files.iter().map(|file| file.as_fd()))
         .collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(Errno::TOOBIG);
-    }
     let place = if aside.is_some() { Place::File } else { Place::Here };
     let heading = postcard::to_allocvec(&(Heading { format: FORMAT, id }, place)).expect("it is written to memory");
     match aside {
-        Some(_) => send(to, &[IoSlice::new(&heading)], &mut control),
-        None => send(to, &[IoSlice::new(&heading), IoSlice::new(resting), IoSlice::new(tls)], &mut control),
+        Some(_) => packets::send(to, &[IoSlice::new(&heading)], &descriptors),
+        None => packets::send(to, &[&heading, resting, tls].map(IoSlice::new), &descriptors),
     }
 }
 
 /// Offers the channel over which the process `pid` offers connections.
 pub(super) fn send_channel(to: BorrowedFd<'_>, id: u64, pid: u32, channel: BorrowedFd<'_>) -> Result<(), Errno> {
-    let descriptors = [channel];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(Errno::TOOBIG);
-    }
     let heading = (Heading { format: FORMAT, id }, Place::Channel(pid));
     let heading = postcard::to_allocvec(&heading).expect("it is written to memory");
-    send(to, &[IoSlice::new(&heading)], &mut control)
+    packets::send(to, &[IoSlice::new(&heading)], &[channel])
 }
 
 /// The content of an offer in a file that no path leads to.
@@ -259,34 +241,19 @@ fn read_aside(file: OwnedFd) -> Result<Zeroizing<Vec<u8>>, Refused> {
 
 pub(super) fn send_answer(to: BorrowedFd<'_>, answer: Answer) -> Result<(), Errno> {
     let bytes = postcard::to_allocvec(&answer).expect("it is written to memory");
-    send(to, &[IoSlice::new(&bytes)], &mut SendAncillaryBuffer::default())
-}
-
-fn send(to: BorrowedFd<'_>, bytes: &[IoSlice<'_>], control: &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<(), Errno> {
-    loop {
-        match sendmsg(to, bytes, control, SendFlags::NOSIGNAL) {
-            Err(Errno::INTR) => {}
-            sent => return sent.map(drop),
-        }
-    }
+    packets::send(to, &[IoSlice::new(&bytes)], &[])
 }
 
 pub(super) fn receive_answer(from: BorrowedFd<'_>) -> Result<Received<Answer>, Errno> {
     let mut bytes = [0; LONGEST_ANSWER];
     loop {
-        let received = recvmsg(
-            from,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut RecvAncillaryBuffer::default(),
-            RecvFlags::CMSG_CLOEXEC,
-        );
-        return match received {
+        return match packets::receive(from, &mut bytes) {
             // The other process has left offers unread, which the kernel tells before it gives out answers that wait.
-            Err(Errno::INTR | Errno::CONNRESET) => continue,
+            Err(Errno::CONNRESET) => continue,
             Err(Errno::AGAIN) => Ok(Received::Silence),
             Err(errno) => Err(errno),
-            Ok(received) if received.bytes == 0 => Ok(Received::Closed),
-            Ok(received) => match postcard::from_bytes(&bytes[..received.bytes]) {
+            Ok(packet) if packet.length == 0 => Ok(Received::Closed),
+            Ok(packet) => match postcard::from_bytes(&bytes[..packet.length]) {
                 Ok(answer) => Ok(Received::Message(answer)),
                 Err(_) => Err(Errno::PROTO),
             },
@@ -296,31 +263,19 @@ pub(super) fn receive_answer(from: BorrowedFd<'_>) -> Result<Received<Answer>, E
 
 /// Receives an offer. `space`: for [`LONGEST_MESSAGE`] bytes; the offer is wiped from it.
 pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Received<Offer>, Errno> {
-    let mut ancillary = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut ancillary);
-    let received = loop {
-        match recvmsg(from, &mut [IoSliceMut::new(space)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(Received::Silence),
-            Err(Errno::CONNRESET) => return Ok(Received::Closed),
-            received => break received?,
-        }
+    let packet = match packets::receive(from, space) {
+        Err(Errno::AGAIN) => return Ok(Received::Silence),
+        Err(Errno::CONNRESET) => return Ok(Received::Closed),
+        packet => packet?,
     };
-    if received.bytes == 0 {
+    let length = packet.length;
+    if length == 0 {
         return Ok(Received::Closed);
     }
-    let descriptors: Vec<OwnedFd> = control
-        .drain()
-        .flat_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
-            _ => Vec::new(),
-        })
-        .collect();
-    let length = received.bytes;
     let (Heading { format, id }, rest) = postcard::take_from_bytes(&space[..length]).map_err(|_| Errno::PROTO)?;
     let content = match format {
-        FORMAT if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) => Err(Refused::Descriptors),
-        FORMAT => Offered::read(rest, descriptors),
+        FORMAT if packet.is_truncated => Err(Refused::Descriptors),
+        FORMAT => Offered::read(rest, packet.descriptors),
         _ => Err(Refused::Format),
     };
     space[..length].zeroize();

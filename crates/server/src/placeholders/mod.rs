@@ -76,6 +76,32 @@ pub(crate) struct Asked<'a> {
     pub(crate) looked_up: Option<&'a [u8]>,
 }
 
+impl<'a> Asked<'a> {
+    /// Without the client and the groups of a route.
+    pub(crate) fn new(
+        request: &'a Request<'a>,
+        path: &'a SitePath<'a>,
+        query: Option<&'a str>,
+        is_plain: bool,
+        tables: &'a Tables,
+    ) -> Self {
+        Asked {
+            request,
+            path,
+            query,
+            client: None,
+            remote: None,
+            is_plain,
+            groups: None,
+            tables,
+            led: None,
+            upstream: None,
+            media_type: None,
+            looked_up: None,
+        }
+    }
+}
+
 /// How a route leads to the path of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Led {

@@ -56,20 +56,7 @@ shares = { new = "100%", old = "*" }
 
 /// A request over TLS without further facts.
 fn asked<'a>(request: &'a Request<'a>, path: &'a SitePath<'a>, tables: &'a Tables) -> Asked<'a> {
-    Asked {
-        request,
-        path,
-        query: None,
-        client: None,
-        remote: None,
-        is_plain: false,
-        groups: None,
-        tables,
-        upstream: None,
-        media_type: None,
-        looked_up: None,
-        led: None,
-    }
+    Asked::new(request, path, None, false, tables)
 }
 
 /// The text for one request.

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
@@ -32,7 +32,8 @@ use zeroize::Zeroizing;
 use crate::listen::{Datagrams, Held, Share};
 use crate::observe::{Left, Predecessors};
 use crate::process::privileges::Confinement;
-use channel::{ChannelError, Message, QuicSecret, Secret, receive, send};
+use crate::values::Mutex;
+use channel::{ChannelError, Message, Secret, receive, send};
 
 pub(crate) use predecessor::{Connections, Predecessor, report_failure};
 pub(crate) use program::Program;
@@ -92,7 +93,7 @@ enum Start {
 impl Starting {
     /// Stops a successor that is starting, and keeps others from it, because this process stops.
     pub(crate) fn cancel(&self) {
-        if let Start::Process(pid) = std::mem::replace(&mut *self.lock(), Start::Cancelled) {
+        if let Start::Process(pid) = std::mem::replace(&mut *self.0.lock(), Start::Cancelled) {
             // It may have ended by itself.
             let _ = kill_process(pid, Signal::TERM);
         }
@@ -101,7 +102,7 @@ impl Starting {
     /// Starts the process of a successor. `None`: none is to start any more.
     fn spawn(&self, command: &mut Command) -> io::Result<Option<Child>> {
         // The lock is held meanwhile, so that no process is missed.
-        let mut start = self.lock();
+        let mut start = self.0.lock();
         if matches!(*start, Start::Cancelled) {
             return Ok(None);
         }
@@ -112,14 +113,10 @@ impl Starting {
 
     /// The successor serves, or has failed.
     fn is_over(&self) {
-        let mut start = self.lock();
+        let mut start = self.0.lock();
         if matches!(*start, Start::Process(_)) {
             *start = Start::Idle;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Start> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -242,7 +239,7 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<Takes, NotServing> {
         send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None, LONGEST_START)?;
     }
     if let Some(Datagrams { share, older: shares, secrets: Secrets { reset, token } }) = &service.datagrams {
-        let [reset, token] = [reset, token].map(|secret| QuicSecret(Zeroizing::new(*secret)));
+        let [reset, token] = [reset, token].map(|secret| Secret(Zeroizing::new(*secret)));
         let lives = |(pid, _): &&(u32, Share)| older.iter().any(|(other, _)| other == pid);
         let older = shares.iter().filter(lives).copied().collect();
         send(to, &Message::Datagrams { share: *share, older, reset, token }, None, LONGEST_START)?;
@@ -274,7 +271,7 @@ mod tests {
         let starting = Starting::default();
         let refused = Successor::start(&program("exit 7"), &Service::default(), &starting).unwrap_err();
         assert!(refused.starts_with("/bin/sh: it ended with exit status: 7"), "{refused}");
-        assert!(matches!(*starting.lock(), Start::Idle));
+        assert!(matches!(*starting.0.lock(), Start::Idle));
         starting.cancel();
         let refused = Successor::start(&program("exit 7"), &Service::default(), &starting).unwrap_err();
         assert_eq!(refused, "/bin/sh: this process stops");

@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -25,7 +25,7 @@ use smart_default::SmartDefault;
 use super::htpasswd::Htpasswd;
 use super::verifications::VERIFICATIONS;
 use crate::response::Response;
-use crate::values::{At, Problems};
+use crate::values::{At, Mutex, Problems};
 
 /// Password protection (HTTP Basic).
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
@@ -160,7 +160,7 @@ impl Users {
         let text = Htpasswd::text(path)?;
         let mut digest = [0; 32];
         digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref());
-        let mut in_use = lock(&IN_USE);
+        let mut in_use = IN_USE.lock();
         in_use.retain(|users| users.strong_count() > 0);
         if let Some(same) = in_use.iter().filter_map(Weak::upgrade).find(|users| users.digest == digest) {
             return Ok(same);
@@ -194,7 +194,7 @@ impl Users {
         if !self.htpasswd.verify(&credentials.user, &credentials.password) {
             return Verified::Wrong;
         }
-        lock(&self.known).put(self.mac(credentials), ());
+        self.known.lock().put(self.mac(credentials), ());
         Verified::Right
     }
 
@@ -211,7 +211,7 @@ impl Users {
 
     /// The lookup need not be constant-time: without the key, an attacker cannot choose the MAC.
     fn knows(&self, credentials: &Credentials) -> bool {
-        lock(&self.known).get(&self.mac(credentials)).is_some()
+        self.known.lock().get(&self.mac(credentials)).is_some()
     }
 }
 
@@ -241,10 +241,6 @@ fn warn_of_weak(path: &Path, htpasswd: &Htpasswd) {
         "{}: {who} hashed by MD5 or SHA-1, which are guessed fast once the file is stolen: renew each line with `sealion passwd USER` or `htpasswd -B`",
         path.display()
     );
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Credentials remembered per user file: more than the daily users of most sites that keep users in a file.

@@ -1,6 +1,5 @@
 use std::borrow::Cow;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use crate::files::coding::encoder::tests::decode;
 use crate::limits::{BufferBudget, LimitsConfig};
 use crate::response::{BodyStream, Piece, Source};
 use crate::upstream::Upstreams;
-use crate::values::{Problems, Size};
+use crate::values::{Mutex, Problems, Size};
 
 const LONG: usize = 100_000;
 
@@ -225,7 +224,7 @@ struct Pieces(Mutex<std::collections::VecDeque<Poll<std::io::Result<&'static [u8
 
 impl Source for Pieces {
     fn poll_piece(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<std::io::Result<Piece>>> {
-        match self.0.lock().unwrap().pop_front() {
+        match self.0.lock().pop_front() {
             None => Poll::Ready(None),
             Some(Poll::Pending) => Poll::Pending,
             Some(Poll::Ready(piece)) => Poll::Ready(Some(piece.map(|bytes| Piece::Bytes(Bytes::from_static(bytes))))),

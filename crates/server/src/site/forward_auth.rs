@@ -10,12 +10,12 @@ use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Uri, header};
+use http::{Uri, header};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::{Fields, Request, Status, Target};
@@ -31,9 +31,9 @@ use super::{Client, Site};
 use crate::placeholders::Known;
 use crate::response::{Response, discard};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, poll_gone,
+    Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, poll_gone,
 };
-use crate::values::{At, Problems, SecretUrl};
+use crate::values::{At, Mutex, Problems, SecretUrl};
 
 mod request;
 
@@ -233,25 +233,8 @@ impl ForwardAuth {
         ];
         apply(&about, fields.map_mut());
         let Ok(host) = self.request.change(values, fields.map_mut()) else { return refuse(Status::BAD_REQUEST) };
-        let mut forwarded = Forwarded {
-            reading: Reading::Ahead,
-            heads: None,
-            method: Method::GET,
-            target: self.target.clone(),
-            fields,
-            host,
-            content: None,
-            kept: None,
-            upgrade: None,
-            te: false,
-            takes_trailers: false,
-            interim: None,
-            endpoints: hop.endpoints.map(Box::new),
-            address: None,
-            sticky: None,
-            answered_by: None,
-            script: None,
-        };
+        let mut forwarded =
+            Forwarded { endpoints: hop.endpoints.map(Box::new), ..Forwarded::get(self.target.clone(), fields, host) };
         let (trace, result) = Box::pin(forward(&self.upstream, &mut forwarded)).await;
         if let Ok(reply) = &result
             && self.sets_cookies_of(reply)
@@ -387,24 +370,20 @@ impl<'a> Asking<'a> {
         Asking { site, route, request, client, hop, passed, cookies, gone }
     }
 
-    fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Passed>> {
-        lock(&self.passed)
-    }
-
     /// Gives a request that is forwarded the fields of the answers, and the end of the client.
     pub(super) fn prepare(&self, inbound: &mut Inbound) {
         inbound.fields = self.fields();
-        inbound.gone = lock(&self.gone).take();
+        inbound.gone = self.gone.lock().take();
     }
 
     /// Takes back the end of the client when the request was forwarded: another route may ask.
     pub(super) fn resume(&self, inbound: &mut Inbound) {
-        *lock(&self.gone) = inbound.gone.take();
+        *self.gone.lock() = inbound.gone.take();
     }
 
     /// The refusal if the server of `auth` does not let the request pass.
     pub(super) async fn refusal(&self, auth: &Arc<ForwardAuth>) -> Option<Box<Response>> {
-        if self.passed().contains_key(&Arc::as_ptr(auth).addr()) {
+        if self.passed.lock().contains_key(&Arc::as_ptr(auth).addr()) {
             return None;
         }
         let Target::Path { path, query } = self.request.target else {
@@ -421,7 +400,7 @@ impl<'a> Asking<'a> {
     pub(super) async fn refusal_of_forwarded(&self, path: &str, query: Option<&str>) -> Option<Box<Response>> {
         let Some(uri) = uri(path, query) else { return Some(Response::plain(Status::BAD_REQUEST).into()) };
         let others: Vec<_> = {
-            let passed = self.passed();
+            let passed = self.passed.lock();
             passed.values().filter(|passed| passed.uri != uri).map(|passed| Arc::clone(&passed.by)).collect()
         };
         for auth in &others {
@@ -437,7 +416,7 @@ impl<'a> Asking<'a> {
         let answer = {
             let values = Values { site: self.site, request: self.request, client: self.client };
             let mut answer = pin!(auth.ask(&values, &uri, &self.hop, &mut cookies));
-            poll_fn(|cx| match poll_gone(&mut lock(&self.gone), cx) {
+            poll_fn(|cx| match poll_gone(&mut self.gone.lock(), cx) {
                 Poll::Ready(()) => Poll::Ready(Err(Box::new(Response::plain(Status::CLIENT_CLOSED_REQUEST)))),
                 Poll::Pending => answer.as_mut().poll(cx),
             })
@@ -446,7 +425,7 @@ impl<'a> Asking<'a> {
         let server = Arc::as_ptr(auth).addr();
         {
             // A server that is asked again, about the path that is forwarded, may change its cookies.
-            let mut all = lock(&self.cookies);
+            let mut all = self.cookies.lock();
             for (_, earlier) in all.iter_mut().filter(|(other, _)| *other == server) {
                 earlier.retain(|earlier| !cookies.iter().any(|cookie| cookie_name(cookie) == cookie_name(earlier)));
             }
@@ -454,7 +433,7 @@ impl<'a> Asking<'a> {
         }
         match answer {
             Ok(fields) => {
-                self.passed().insert(server, Passed { by: Arc::clone(auth), uri, fields });
+                self.passed.lock().insert(server, Passed { by: Arc::clone(auth), uri, fields });
                 None
             }
             Err(refusal) => Some(refusal),
@@ -463,14 +442,14 @@ impl<'a> Asking<'a> {
 
     /// Adds the cookies that servers set.
     pub(super) fn add_cookies(&self, fields: &mut Fields) {
-        for cookie in lock(&self.cookies).drain(..).flat_map(|(_, cookies)| cookies) {
+        for cookie in self.cookies.lock().drain(..).flat_map(|(_, cookies)| cookies) {
             fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
         }
     }
 
     /// The fields that a forwarded request gets instead of the client's.
     fn fields(&self) -> Vec<FieldChange> {
-        let passed = self.passed();
+        let passed = self.passed.lock();
         let mut fields: Vec<FieldChange> = self.site.copied_fields().map(|name| (name.clone(), None)).collect();
         let copied = passed.values().flat_map(|passed| &passed.fields);
         fields.extend(copied.filter(|(_, value)| value.is_some()).cloned());
@@ -482,10 +461,6 @@ impl<'a> Asking<'a> {
 fn cookie_name(line: &HeaderValue) -> &[u8] {
     let pair = line.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
     pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A path and query as they are forwarded.

@@ -1,7 +1,7 @@
 //! The pages of listings: responses with the same page share it, and the pages that are made and sent at a time are bounded.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 use super::listing_page::{PageKey, ShowDirectory};
 use crate::files::resolve::Unresolved;
 use crate::response::SharedBytes;
+use crate::values::Mutex;
 
 /// The pages of one site that are being sent.
 #[derive(Debug)]
@@ -74,12 +75,12 @@ impl Pages {
 
     /// A page that is being sent, read at most [`FRESH`] ago.
     fn fresh(&self, key: &PageKey) -> Option<Arc<SharedBytes>> {
-        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = self.sent.lock();
         sent.get(key).filter(|sent| sent.read.elapsed() < FRESH)?.page.upgrade()
     }
 
     fn keep(&self, key: PageKey, bytes: Vec<u8>) -> Result<Arc<SharedBytes>, NoPage> {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.sent.lock();
         if let Some(before) = sent.get_mut(&key)
             && let Some(page) = before.page.upgrade()
             && *page.bytes == *bytes
@@ -150,7 +151,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &pages.get(show(&root, "order=desc")).await.unwrap()));
         let make_old = || {
             let ago = Instant::now().checked_sub(FRESH).unwrap();
-            pages.sent.lock().unwrap().values_mut().for_each(|sent| sent.read = ago);
+            pages.sent.lock().values_mut().for_each(|sent| sent.read = ago);
         };
         make_old();
         assert!(Arc::ptr_eq(&first, &pages.get(show(&root, "")).await.unwrap()), "unchanged");
@@ -159,7 +160,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &pages.get(show(&root, "")).await.unwrap()), "changed");
         drop((first, second));
         let only = pages.get(show(&root, "sort=size")).await.unwrap();
-        assert_eq!(pages.sent.lock().unwrap().len(), 1, "the others are forgotten");
+        assert_eq!(pages.sent.lock().len(), 1, "the others are forgotten");
         drop(only);
         assert_eq!(pages.bounds.memory.available_permits(), 64);
     }

@@ -177,19 +177,7 @@ impl Site {
         query: Option<&'a str>,
         client: Client,
     ) -> Asked<'a> {
-        Asked {
-            request,
-            path,
-            query,
-            client: client.address,
-            remote: client.remote,
-            is_plain: client.is_plain,
-            groups: None,
-            tables: &self.tables,
-            upstream: None,
-            media_type: None,
-            looked_up: None,
-            led: None,
-        }
+        let asked = Asked::new(request, path, query, client.is_plain, &self.tables);
+        Asked { client: client.address, remote: client.remote, ..asked }
     }
 }

@@ -271,20 +271,8 @@ impl Rule {
             sealion_http::Target::Path { query, .. } => query,
             sealion_http::Target::Asterisk => None,
         };
-        Asked {
-            request,
-            path,
-            query,
-            client: inbound.client,
-            remote: inbound.remote,
-            is_plain: inbound.scheme == "http",
-            groups: Some(&self.groups),
-            tables: &self.tables,
-            upstream: None,
-            media_type: None,
-            looked_up: None,
-            led: None,
-        }
+        let asked = Asked::new(request, path, query, inbound.scheme == "http", &self.tables);
+        Asked { client: inbound.client, remote: inbound.remote, groups: Some(&self.groups), ..asked }
     }
 
     /// Forwards a request, until the client leaves. `path`: as the rule was found by. `rest`: knows whether the client has left.

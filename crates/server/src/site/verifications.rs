@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, PoisonError};
 
 use crate::limits::ClientNetwork;
+use crate::values::Mutex;
 
 /// Bounds concurrent and waiting verifications.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Verifications {
     /// network or in all.
     pub(super) fn wait(&self, client: Option<IpAddr>) -> Option<Turn<'_>> {
         let network = client.map(ClientNetwork::of);
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         if counts.waiting >= WAITING_AT_MOST {
             return None;
         }
@@ -64,15 +65,11 @@ impl Verifications {
         counts.running += 1;
         Some(Turn { pool: self, network })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut counts = self.pool.lock();
+        let mut counts = self.pool.counts.lock();
         counts.running -= 1;
         if let Some(network) = self.network
             && let Some(of_network) = counts.by_network.get_mut(&network)
@@ -108,9 +105,9 @@ mod tests {
         let taken: Vec<_> = (0..2).map(|_| pool.wait(client(1)).unwrap()).collect();
         std::thread::scope(|scope| {
             let wait = |n| {
-                let (pool, before) = (&pool, pool.lock().waiting);
+                let (pool, before) = (&pool, pool.counts.lock().waiting);
                 scope.spawn(move || drop(pool.wait(client(n)).expect("it may wait")));
-                while pool.lock().waiting == before {
+                while pool.counts.lock().waiting == before {
                     std::thread::yield_now();
                 }
             };
@@ -123,7 +120,7 @@ mod tests {
             assert!(pool.wait(None).is_none(), "one too many");
             drop(taken);
         });
-        let counts = pool.lock();
+        let counts = pool.counts.lock();
         assert_eq!((counts.running, counts.waiting, counts.by_network.len()), (0, 0, 0));
     }
 }

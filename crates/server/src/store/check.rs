@@ -15,7 +15,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use super::object::{Object, checksum};
 use crate::files::disk_threads::{DEADLINE, progress};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Piece, Source};
+use crate::values::Mutex;
 
 /// The check of a body.
 #[derive(Debug)]
@@ -164,7 +165,7 @@ impl Disk {
         if version.is_some_and(is_known) {
             return Check::new(Outcome::Sound as u8, &self.checks);
         }
-        let mut under_way = self.checks.under_way();
+        let mut under_way = self.checks.under_way.lock();
         // An object without a version may be a later one of its key.
         if let Some(check) = version.and_then(|_| under_way.get(&(hash, version))) {
             return Arc::clone(check);
@@ -204,7 +205,7 @@ impl Disk {
     }
 
     fn end(&self, Job { check, hash, version, .. }: &Job, outcome: Outcome) {
-        self.checks.under_way().remove(&(*hash, *version));
+        self.checks.under_way.lock().remove(&(*hash, *version));
         check.end(outcome);
     }
 
@@ -244,12 +245,6 @@ impl Disk {
     }
 }
 
-impl Checks {
-    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Lane {
     /// The next check of a thread, which ends without one.
     fn next(&self) -> Option<Job> {
@@ -262,7 +257,7 @@ impl Lane {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

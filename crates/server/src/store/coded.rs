@@ -12,7 +12,7 @@
 use std::mem;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::{CONTENT_ENCODING, DATE, ETAG, HeaderValue, LAST_MODIFIED};
@@ -33,6 +33,7 @@ use super::rule::Rules;
 use crate::files::coding::stream::STEP;
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{CodedForms, ContentEncoder, MakeEncoder, read_range};
+use crate::values::Mutex;
 
 /// A stored response whose content may be sent in a coding.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Default for Forms {
 impl Forms {
     /// Whether the caller may make the form.
     fn begin(&self, hash: u128) -> bool {
-        let mut forms = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.attempts.lock();
         match forms.get(&hash) {
             Some(Attempt::UnderWay) => false,
             Some(Attempt::Ended(at)) if at.elapsed() < RESTS => false,
@@ -86,7 +87,7 @@ impl Forms {
     }
 
     fn end(&self, hash: u128, is_settled: bool) {
-        let mut forms = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.attempts.lock();
         match is_settled {
             true => drop(forms.put(hash, Attempt::Ended(Instant::now()))),
             false => drop(forms.pop(&hash)),

@@ -78,10 +78,10 @@ impl Store {
                 let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(read));
             }
             let hash = self.hash(&key);
-            if self.fills().get(&hash).is_some_and(|fill| !fill.has_ended()) {
+            if self.fills.lock().get(&hash).is_some_and(|fill| !fill.has_ended()) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: it is being fetched");
             }
-            if let Some((at, why)) = self.passed().peek(&hash).and_then(|passed| passed.not_shared.latest()) {
+            if let Some((at, why)) = self.passed.lock().peek(&hash).and_then(|passed| passed.not_shared.latest()) {
                 let ago = at.elapsed().as_secs();
                 let _ = write!(reasons, "; the answer of upstream {upstream} {ago} s ago was not stored: {why}");
             }

@@ -23,7 +23,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -39,6 +39,7 @@ use super::format::{FOOTER, Footer, Metadata};
 use super::now_ms;
 use crate::files::disk_threads::DiskThreads;
 use crate::files::resolve::Wait;
+use crate::values::Mutex;
 use small_files::{read_file, write_file};
 
 pub(super) use ownership::Owned;
@@ -453,7 +454,6 @@ pub(super) fn read_exact_at(file: &File, octets: &mut [u8], at: u64, wait: Wait)
     }
 }
 
-/// The path of an object beneath the directory.
 /// The path of an object in its directory.
 pub(super) fn name(hash: u128) -> String {
     let mut name = format!("{hash:032x}");

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -31,6 +31,7 @@ use super::sweep::Sweeps;
 use super::writer::{Full, Writer};
 use crate::files::resolve::Wait;
 use crate::observe::Warnings;
+use crate::values::Mutex;
 
 /// A disk with stored responses.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ pub(super) struct Disk {
     dropped: Warnings,
     /// The lines about operations that the disk had no time for.
     pub(super) overloads: Warnings,
-    removals: Mutex<Removals>,
+    pub(super) removals: Mutex<Removals>,
     has_work: Condvar,
     pub(super) counts: Counts,
     /// The changes of the store, whose workers keep objects of this disk.
@@ -119,21 +120,17 @@ impl Disk {
     /// Adds an object that was there at the start, unless a newer one is, or it was removed.
     fn add_found(&self, hash: u128, length: u64) {
         // The lock is held, so that no removal comes in between.
-        let mut removals = self.removals();
+        let mut removals = self.removals.lock();
         if self.index.peek(hash).is_none() && !removals.while_loading.contains(&hash) {
             let (_, gone) = self.add_to_index(hash, length);
             self.queue(&mut removals, gone);
         }
     }
 
-    pub(super) fn removals(&self) -> MutexGuard<'_, Removals> {
-        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds an object to the index, and has the objects removed that must go for it. Returns its version.
     fn add(&self, hash: u128, length: u64) -> u32 {
         if !self.is_loaded() {
-            self.removals().while_loading.remove(&hash);
+            self.removals.lock().while_loading.remove(&hash);
         }
         let (version, gone) = self.add_to_index(hash, length);
         self.remove_later(gone);
@@ -337,7 +334,7 @@ impl Disk {
     }
 
     fn latest(&self, hash: u128) -> MutexGuard<'_, LruCache<u128, u64>> {
-        self.latest[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.latest[hash as usize % LOCKS].lock()
     }
 
     /// Keeps other writers from the name of an object. `None`: the object there was requested later.

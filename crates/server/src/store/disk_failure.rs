@@ -61,7 +61,7 @@ impl Disk {
     /// disk answers. `asked`: when the response was asked for.
     pub(super) fn supersede(&self, hash: u128, asked: u64) {
         // A thread that hangs may hold the lock. The object that it stores then is older too, but fresh by its own lifetime.
-        if let Ok(mut latest) = self.latest[hash as usize % LOCKS].try_lock() {
+        if let Some(mut latest) = self.latest[hash as usize % LOCKS].try_lock() {
             let before = latest.peek(&hash).copied().unwrap_or_default();
             latest.put(hash, asked.max(before));
         }

@@ -103,7 +103,7 @@ fn what_is_removed_while_the_index_is_loaded_stays_removed() {
         disk.remove(1);
         assert!(!is_found());
     }
-    assert_eq!(disk.removals().hashes, [1]);
+    assert_eq!(disk.removals.lock().hashes, [1]);
     // It is stored again.
     disk.add(1, 4096);
     assert!(is_found());
@@ -136,7 +136,7 @@ fn without_a_whole_snapshot_the_directory_is_read() {
 #[test]
 fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
     let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
-    let stop: fn(&Disk, &Path) = |disk, _| disk.removals.lock().unwrap().is_stopping = true;
+    let stop: fn(&Disk, &Path) = |disk, _| disk.removals.lock().is_stopping = true;
     let fail: fn(&Disk, &Path) = |_, path| std::fs::write(path.join("fff"), "no directory").unwrap();
     for prevent in [stop, fail] {
         let scratch = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
         disk.load();
         assert!(!disk.is_loaded.load(Ordering::Acquire));
         assert!(matches!(disk.lookup(9), Lookup::Unknown));
-        disk.removals.lock().unwrap().is_stopping = false;
+        disk.removals.lock().is_stopping = false;
         disk.close(true);
         assert!(!scratch.path().join(SNAPSHOT).exists());
     }
@@ -204,7 +204,7 @@ async fn the_threads_of_the_disk_are_asked_whether_a_large_body_has_room() {
     let held = Arc::new(Mutex::new(held));
     for _ in 0..crate::files::disk_threads::MOST_THREADS {
         let held = Arc::clone(&held);
-        disk.directory.threads.run_later(move || drop(held.lock().map(|held| held.recv())));
+        disk.directory.threads.run_later(move || _ = held.lock().recv());
     }
     assert!(disk.may_store(Some(LARGE - 1)).await);
     let mut large = std::pin::pin!(disk.may_store(Some(LARGE)));

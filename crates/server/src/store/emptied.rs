@@ -1,13 +1,13 @@
 //! Notices that directories of objects are removed by hand, as operators do to purge the cache of another server.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, Stat};
 use rustix::io::Errno;
 
 use super::directory::{OUTER, hex};
+use crate::values::Mutex;
 
 /// The directories of objects in a [`Place`](super::directory::Place), as they were seen last. The server makes them, and removes none.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Seen {
 impl OuterDirectories {
     /// Makes one by `mkdir`, and counts it: it may be removed before anything else counts.
     pub(super) fn make(&self, mkdir: impl FnOnce() -> Result<(), Errno>) -> io::Result<()> {
-        let mut seen = self.seen();
+        let mut seen = self.0.lock();
         match mkdir() {
             Ok(()) => seen.count += 1,
             Err(Errno::EXIST) => {}
@@ -36,17 +36,13 @@ impl OuterDirectories {
     pub(super) fn lost_some(&self, root: &OwnedFd, stat: &Stat) -> bool {
         let changed = (stat.st_mtime, stat.st_mtime_nsec as i64);
         // None is made meanwhile.
-        let mut seen = self.seen();
+        let mut seen = self.0.lock();
         if seen.changed == changed {
             return false;
         }
         let Ok(count) = count(root) else { return false };
         let before = std::mem::replace(&mut *seen, Seen { changed, count });
         count < before.count
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

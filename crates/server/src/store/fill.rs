@@ -13,7 +13,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use crate::files::resolve::SiteFile;
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
 use crate::upstream::{Failure, Reply, without_room};
+use crate::values::Mutex;
 
 /// A response on its way.
 #[derive(Debug)]
@@ -200,16 +201,12 @@ impl Fill {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The phase after [`Phase::Requested`].
     pub(super) async fn answered(&self) -> Phase {
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
-            match self.lock().phase.clone() {
+            match self.state.lock().phase.clone() {
                 Phase::Requested => {}
                 phase => return phase,
             }
@@ -219,12 +216,12 @@ impl Fill {
 
     /// Whether it is over.
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self.lock().phase, Phase::Ended(_))
+        matches!(self.state.lock().phase, Phase::Ended(_))
     }
 
     /// The object that it became, or will become.
     pub(super) fn known(&self) -> Option<Known> {
-        match &self.lock().phase {
+        match &self.state.lock().phase {
             Phase::Ended(End::Stored { object, outcome, .. }) if *outcome != FetchOutcome::ValidatedForOne => {
                 Some(Known::Object(Arc::clone(object)))
             }
@@ -245,16 +242,16 @@ impl Fill {
 
     /// The response that is for one request only.
     pub(super) fn take_reply(&self) -> Option<(Reply, UpstreamTrace)> {
-        self.lock().reply.take()
+        self.state.lock().reply.take()
     }
 
     pub(super) fn flows(&self, flowing: Arc<Flowing>) {
-        self.lock().phase = Phase::Flowing(flowing);
+        self.state.lock().phase = Phase::Flowing(flowing);
         self.moved.notify_waiters();
     }
 
     pub(super) fn not_shared(&self, why: &'static str, reply: Reply, trace: UpstreamTrace) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.reply = Some((reply, trace));
         state.phase = Phase::Ended(End::NotShared(why));
         drop(state);
@@ -263,7 +260,7 @@ impl Fill {
 
     /// Ends the fill, unless it has ended.
     pub(super) fn end(&self, end: End) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Ended(_)) {
             state.phase = Phase::Ended(end);
         }
@@ -274,24 +271,24 @@ impl Fill {
     /// A piece came.
     pub(super) fn push(&self, piece: Bytes) {
         let piece = without_room(piece);
-        self.lock().tail.push(piece);
+        self.state.lock().tail.push(piece);
         self.moved.notify_waiters();
     }
 
     /// The pieces that are not written, and where the first begins.
     pub(super) fn unwritten(&self) -> (Vec<Bytes>, u64) {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.tail.iter().cloned().collect(), state.tail_begin)
     }
 
     /// Bytes that are not written.
     pub(super) fn unwritten_octets(&self) -> usize {
-        self.lock().tail.len()
+        self.state.lock().tail.len()
     }
 
     /// The first `pieces` of the tail are written to `file`.
     pub(super) fn wrote(&self, file: &Arc<SiteFile>, pieces: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.written += state.tail.remove(pieces) as u64;
         state.tail_begin = state.written;
         state.file.get_or_insert_with(|| Arc::clone(file));
@@ -313,7 +310,7 @@ impl Fill {
                 if !self.is_wanted() {
                     return false;
                 }
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 // A request that has not begun to read begins at 0.
                 let has_all = state.readers.len() >= self.interested.load(Ordering::Relaxed);
                 let at = if has_all { state.slowest(0) } else { state.tail_begin };
@@ -346,7 +343,7 @@ impl Fill {
 
     /// Reads the body from `start` to `end`, or to its end. `None`: it is not there any more.
     pub(super) fn read(self: &Arc<Self>, start: u64, end: Option<u64>) -> Option<Reader> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.tail_begin > state.written && start < state.tail_begin {
             return None;
         }
@@ -435,7 +432,7 @@ impl Source for Reader {
         loop {
             this.moved.as_mut().enable();
             let found = {
-                let mut state = this.fill.0.lock();
+                let mut state = this.fill.0.state.lock();
                 let found = state.piece(this.at, this.end.unwrap_or(u64::MAX));
                 if let Poll::Ready(Some(Ok(piece))) = &found {
                     this.at += piece.len();
@@ -457,7 +454,7 @@ impl Source for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.fill.0.lock().readers.try_remove(self.slot);
+        self.fill.0.state.lock().readers.try_remove(self.slot);
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use lru::LruCache;
 
 use super::Store;
 use super::fill::{Fill, Joined, Known};
@@ -48,14 +46,6 @@ impl NotShared {
 }
 
 impl Store {
-    pub(super) fn fills(&self) -> MutexGuard<'_, HashMap<u128, Arc<Fill>>> {
-        self.fills.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn passed(&self) -> MutexGuard<'_, LruCache<u128, Passed>> {
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The fill of a key. `looked`: the state of its changes before the caller looked for an object and found none; `None`: it needs a fill in any
     /// case.
     /// `rules`: the number of the rule that asks. A place is taken only for a fetch that begins.
@@ -70,7 +60,7 @@ impl Store {
         if self.is_passed(id, names_user) {
             return Joined::alone(key, rules);
         }
-        let mut fills = self.fills();
+        let mut fills = self.fills.lock();
         // A fill is forgotten after its object has changed the state.
         match (fills.get(&id), looked) {
             (Some(fill), _) if !fill.has_ended() && fill.rules == rules => return Joined::Shared(Arc::clone(fill)),
@@ -89,14 +79,14 @@ impl Store {
 
     /// Whether the response to a key was for one request only, a moment ago.
     pub(super) fn is_passed(&self, id: u128, names_user: bool) -> bool {
-        let passed = self.passed().peek(&id).and_then(|passed| passed.not_shared.of(names_user));
+        let passed = self.passed.lock().peek(&id).and_then(|passed| passed.not_shared.of(names_user));
         passed.is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
     }
 
     /// The entry that a fetch will store under `key`: its object, once that is whole, or the names of the fields that select among the responses of
     /// its URL, once they are known.
     pub(super) fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
-        let fill = Arc::clone(self.fills().get(&id)?);
+        let fill = Arc::clone(self.fills.lock().get(&id)?);
         let known = fill.known()?;
         let (own, head) = match &known {
             Known::Object(object) => (&object.key, &object.head),
@@ -117,7 +107,7 @@ impl Store {
 
     /// The response of a fill that was found by the key without variant has a variant: requests that know it find the fill too.
     pub(super) fn also_found_by(&self, id: u128, variant: u128, fill: &Arc<Fill>) {
-        let mut fills = self.fills();
+        let mut fills = self.fills.lock();
         let is_found = |id| fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill));
         let is_free = fills.get(&variant).is_none_or(|other| other.has_ended());
         if variant != id && is_found(id) && is_free {
@@ -129,9 +119,9 @@ impl Store {
     /// Forgets a fill that has ended. The fills whose places it took are found again while their objects wait to be written: a response that is not stored
     /// may take their place.
     pub(super) fn forget(&self, id: u128, fill: &Arc<Fill>) {
-        let mut fills = self.fills();
+        let mut fills = self.fills.lock();
         fill.is_over.store(true, Ordering::Relaxed);
-        let mut before = std::mem::take(&mut *fill.before.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut before = std::mem::take(&mut *fill.before.lock());
         before.retain(|(_, before)| !before.is_over.load(Ordering::Relaxed));
         for id in found_by(&fills, id, fill) {
             match before.iter().find(|(own, _)| *own == id) {
@@ -143,7 +133,7 @@ impl Store {
 
     /// Has no further request find a fill.
     pub(super) fn hide(&self, id: u128, fill: &Arc<Fill>) {
-        let mut fills = self.fills();
+        let mut fills = self.fills.lock();
         for id in found_by(&fills, id, fill) {
             fills.remove(&id);
         }
@@ -152,7 +142,7 @@ impl Store {
     /// Has no further request wait for the fetch that others find by this hash, if it began before `at`, and is another than this one.
     pub(super) fn hide_older(&self, id: u128, at: u64, fill: Option<&Arc<Fill>>) {
         let is_own = |other: &Arc<Fill>| fill.is_some_and(|fill| Arc::ptr_eq(other, fill));
-        let mut fills = self.fills();
+        let mut fills = self.fills.lock();
         if fills.get(&id).is_some_and(|other| other.began <= at && !is_own(other) && !other.has_ended()) {
             fills.remove(&id);
         }
@@ -160,14 +150,14 @@ impl Store {
 
     /// The response to a key was for one request only.
     pub(super) fn is_not_shared(&self, id: u128, why: &'static str, names_user: bool) {
-        let mut passed = self.passed();
+        let mut passed = self.passed.lock();
         let entry = passed.get_or_insert_mut(id, Passed::default);
         entry.not_shared.note(why, names_user);
     }
 
     /// Counts a request for a response that is not stored. Returns how many there were, this one included.
     pub(super) fn asked_for(&self, id: u128) -> u64 {
-        let mut passed = self.passed();
+        let mut passed = self.passed.lock();
         let entry = passed.get_or_insert_mut(id, Passed::default);
         entry.uses += 1;
         entry.uses
@@ -184,7 +174,7 @@ fn found_by(fills: &HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) -> imp
 /// Has requests find a fill under this hash, in place of the present one.
 fn take_place(fills: &mut HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) {
     if let Some(before) = fills.insert(id, Arc::clone(fill)) {
-        fill.before.lock().unwrap_or_else(PoisonError::into_inner).push((id, before));
+        fill.before.lock().push((id, before));
     }
 }
 

@@ -4,11 +4,13 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::sync::{Cache, EntryAction};
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+
+use crate::values::Mutex;
 
 /// The objects of a disk.
 #[derive(Debug)]
@@ -85,7 +87,7 @@ impl Index {
 
     /// Lowers the bound until objects of so many bytes have gone. Returns them. The bound stays: the disk has no room for more.
     pub(super) fn shrink(&self, bytes: u64) -> Vec<u128> {
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound.lock();
         let (wanted, shards) = (bytes.div_ceil(BLOCK), self.objects.num_shards() as u64);
         let (mut gone, mut freed) = (Vec::new(), 0);
         while freed < wanted && self.len() > 0 {
@@ -95,7 +97,7 @@ impl Index {
             let less = u64::try_from(less).unwrap_or(u64::MAX).max(shards);
             bound.now = weight.saturating_sub(less).max(shards);
             self.objects.set_capacity(bound.now);
-            let mut evicted = mem::take(&mut *self.shrunk.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut evicted = mem::take(&mut *self.shrunk.lock());
             if evicted.is_empty() {
                 // Each shard keeps a block.
                 evicted.extend(self.objects.drain());
@@ -109,7 +111,7 @@ impl Index {
 
     /// Raises a bound that was lowered: there is room for so many bytes more than the objects have now.
     pub(super) fn grow(&self, bytes: u64) {
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound.lock();
         let (weight, blocks) = (self.objects.weight(), self.blocks.load(Ordering::Relaxed).max(1));
         // Small objects may weigh more than their blocks.
         let more = u128::from(bytes / BLOCK) * u128::from(weight.max(blocks)) / u128::from(blocks);
@@ -123,7 +125,7 @@ impl Index {
 
     /// Whether the bound is lower than the configuration sets it.
     pub(super) fn is_shrunk(&self) -> bool {
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = self.bound.lock();
         bound.now < bound.whole
     }
 
@@ -230,7 +232,7 @@ impl Lifecycle<u128, Entry> for Evictions {
     fn on_evict(&self, state: &mut Self::RequestState, hash: u128, entry: Entry) {
         match state {
             Some(evicted) => evicted.push((hash, entry)),
-            None => self.shrunk.lock().unwrap_or_else(PoisonError::into_inner).push((hash, entry)),
+            None => self.shrunk.lock().push((hash, entry)),
         }
     }
 }

@@ -66,7 +66,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
@@ -83,7 +83,7 @@ pub(crate) use rule::{CacheRule, Targeted};
 pub(crate) use stream::PurgeStreamState;
 pub(crate) use successor::Forward;
 
-use crate::values::Problems;
+use crate::values::{Mutex, Problems};
 use changes::Changes;
 use coded::Forms;
 use disk::Disk;
@@ -289,7 +289,7 @@ impl Store {
 
     /// Notes that an object is stored: later requests for its key find it.
     fn stored(&self, object: &Object) {
-        self.passed().pop(&object.hash);
+        self.passed.lock().pop(&object.hash);
         self.changed(object.hash);
     }
 

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use super::purge_file::PurgeFile;
 use super::purge_orders::PurgeFiles;
 use super::{Opened, Store, now_ms};
 use crate::files::disk_threads::DEADLINE;
+use crate::values::Mutex;
 
 /// A directory of the configuration.
 #[derive(Debug)]
@@ -51,13 +52,13 @@ impl Slot {
 
     /// A line: the directory is not used. `None`: it is.
     pub(super) fn trouble(&self) -> Option<String> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = self.trouble.lock();
         self.disk.get().is_none().then(|| format!("{}: {trouble}", self.path.display()))
     }
 
     /// Notes why it is not used. Returns whether that is another reason than before.
     fn note(&self, error: &io::Error) -> bool {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = self.trouble.lock();
         let is_new = *trouble != error.to_string();
         *trouble = error.to_string();
         is_new

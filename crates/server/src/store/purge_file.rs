@@ -127,7 +127,7 @@ impl PurgeFile {
             }
             if self.catch_up(purges) {
                 // Responses that are on their way may have been made before the purge.
-                store.fills().clear();
+                store.fills.lock().clear();
                 store.all_changed();
             }
             if let Some(disk) = store.disks().find(|disk| Arc::ptr_eq(&disk.directory, &self.directory)) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -15,6 +15,7 @@ use super::directory::Directory;
 use super::purge::Purge;
 use super::purge_file::{Durable, NOT_LASTING, PurgeFile};
 use crate::files::disk_threads::DEADLINE;
+use crate::values::Mutex;
 
 /// The files of all directories. They have the same lines.
 #[derive(Debug, Default)]
@@ -81,12 +82,12 @@ impl Ordered {
 impl PurgeFiles {
     /// Adds a file that was read. It is written after [`Self::start`].
     pub(super) fn add(&self, file: PurgeFile) {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+        self.read.lock().push(file);
     }
 
     /// Starts a thread for each file that was read and has none.
     pub(super) fn start(&self, store: &Weak<Store>) -> io::Result<()> {
-        for mut file in std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner)) {
+        for mut file in std::mem::take(&mut *self.read.lock()) {
             let (works, queue) = sync_channel(MOST_WAITING);
             let hangs = Arc::new(AtomicBool::new(false));
             let thread = Thread { directory: Arc::clone(&file.directory), works, hangs: Arc::clone(&hangs) };

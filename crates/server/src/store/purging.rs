@@ -103,7 +103,7 @@ impl Store {
         let purge = Purge { target: purge.target.clone().normal(), ..*purge };
         self.purges().add(&purge);
         // Responses that are on their way were made before the purge.
-        self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));
+        self.fills.lock().retain(|_, fill| !purge.target.may_cover(&fill.url));
         self.all_changed();
         purge
     }
@@ -118,7 +118,7 @@ impl Store {
         let hash = self.hash(&plain_key(url, upstream));
         let disk = self.disk(hash);
         // Another process may have stored it since it took over. A disk that hangs has files whose removal waits.
-        !disk.directory.is_owner() || disk.hangs() || disk.may_have(hash) || self.fills().contains_key(&hash)
+        !disk.directory.is_owner() || disk.hangs() || disk.may_have(hash) || self.fills.lock().contains_key(&hash)
     }
 }
 

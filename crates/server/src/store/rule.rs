@@ -313,20 +313,7 @@ impl CacheRule {
     fn add_values(&self, key: &mut Vec<u8>, request: &Request<'_>, scheme: &str, target: Targeted<'_>) {
         let path = SitePath::parse_forwarded(target.path).or_else(|_| SitePath::of_octets(b""));
         let Ok(path) = path else { return };
-        let asked = Asked {
-            request,
-            path: &path,
-            query: target.query,
-            client: None,
-            remote: None,
-            is_plain: scheme == "http",
-            groups: None,
-            tables: &self.tables,
-            upstream: None,
-            media_type: None,
-            looked_up: None,
-            led: None,
-        };
+        let asked = Asked::new(request, &path, target.query, scheme == "http", &self.tables);
         for (n, value) in self.key_values.iter().enumerate() {
             // No field is called so.
             let name = format!("value:{n}");

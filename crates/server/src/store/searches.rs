@@ -5,7 +5,7 @@
 //! query.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderMap;
 use lru::LruCache;
@@ -14,6 +14,7 @@ use sealion_cache::SearchVariance;
 use super::Store;
 use super::key::{Key, by_search, of_searches};
 use super::rule::Rules;
+use crate::values::Mutex;
 
 /// The fields of the latest responses, by the hashes of [`of_searches`].
 #[derive(Debug)]
@@ -29,12 +30,6 @@ struct Known {
 impl Default for Searches {
     fn default() -> Self {
         Searches(Mutex::new(Known { by_path: LruCache::unbounded(), memory: 0 }))
-    }
-}
-
-impl Searches {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,7 +63,7 @@ impl Store {
     /// The key of the response to a request, if a known No-Vary-Search selects it. `exact`: the key of the request, without variant.
     pub(super) fn key_by_search(&self, exact: &[u8]) -> Option<Vec<u8>> {
         let path = self.hash(&of_searches(exact));
-        let variance = self.searches.lock().by_path.get(&path).cloned()?;
+        let variance = self.searches.0.lock().by_path.get(&path).cloned()?;
         Some(by_search(exact, &variance))
     }
 }
@@ -101,7 +96,7 @@ impl Rules {
         }
         let path = self.store.hash(&of_searches(exact));
         let variance = self.search(fields);
-        let mut searches = self.store.searches.lock();
+        let mut searches = self.store.searches.0.lock();
         match variance {
             Some(variance) => {
                 let key = by_search(exact, &variance);
@@ -148,7 +143,7 @@ mod tests {
         let names: Vec<String> = (0..200).map(|n| format!("\"{n:x}\"")).collect();
         let many = variance(&format!("params=({})", names.join(" ")));
         let searches = Searches::default();
-        let mut known = searches.lock();
+        let mut known = searches.0.lock();
         for path in 0..16_384 {
             known.put(path, many.clone());
             assert!(known.memory <= MAX_MEMORY);

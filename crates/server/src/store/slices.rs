@@ -12,7 +12,7 @@ use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, IF_RANGE, RANGE};
@@ -32,6 +32,7 @@ use super::{Store, now_s};
 use crate::files::resolve::Wait;
 use crate::response::{Piece, Source};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
+use crate::values::Mutex;
 
 /// The range of a fetch: a whole response, or a slice of it.
 #[derive(Debug, Clone)]
@@ -473,7 +474,7 @@ impl Source for Reader {
                     this.state = State::Opening(Mutex::new(Box::pin(opening)));
                 }
                 State::Opening(opening) => {
-                    let opening = opening.get_mut().unwrap_or_else(PoisonError::into_inner);
+                    let opening = opening.get_mut();
                     match ready!(opening.as_mut().poll(cx)) {
                         Ok(open) => this.state = State::Reading(open),
                         Err(error) => return Poll::Ready(Some(Err(error))),

@@ -28,7 +28,7 @@ fn what_hangs_is_left_behind_when_its_time_is_over() {
     let work = |n: usize, hangs: Option<Mutex<std::sync::mpsc::Receiver<()>>>| {
         move || {
             if let Some(hangs) = hangs {
-                let _ = hangs.lock().unwrap().recv();
+                let _ = hangs.lock().recv();
             }
             assert!(n < 3);
         }
@@ -214,7 +214,7 @@ fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
     let second = join();
     store.also_found_by(id, variant, &second);
     store.forget(id, &second);
-    let fills = store.fills();
+    let fills = store.fills.lock();
     assert!(fills.get(&id).is_some_and(|found| Arc::ptr_eq(found, &first)));
     assert!(!fills.contains_key(&variant));
 }
@@ -227,7 +227,7 @@ fn a_fetch_that_is_dropped_before_it_runs_gives_back_its_place() {
     let id = store.hash(KEY);
     let Joined::New(fill, _) = store.join(id, KEY, RULES, false, None) else { panic!("none is under way") };
     drop(fetch::Guard::run((&store, &fill), (id, id), async { panic!("it is not polled") }));
-    assert!(fill.has_ended() && store.fills().is_empty());
+    assert!(fill.has_ended() && store.fills.lock().is_empty());
     assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(..)));
 }
 

@@ -8,13 +8,14 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
 use super::Store;
 use super::purge::{Purge, Purges, Target};
 use super::purge_file::Durable;
+use crate::values::Mutex;
 
 /// Has the process that took over apply purges. May block.
 ///
@@ -46,7 +47,7 @@ impl Successor {
 
     /// Keeps a purge for a successor that has not taken over yet. Returns how to forward it if the successor has taken over.
     fn keep(&self, purge: &Purge) -> Option<Forward> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.0.lock() {
             State::None => None,
             State::Starting(purges) => {
                 purges.add(purge);
@@ -57,7 +58,7 @@ impl Successor {
     }
 
     fn change(&self, state: State) -> State {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), state)
+        std::mem::replace(&mut *self.0.lock(), state)
     }
 }
 

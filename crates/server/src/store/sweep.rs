@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::disk::Disk;
 use super::format::Kind;
 use super::purge::Verdict;
 use crate::files::resolve::Wait;
+use crate::values::Mutex;
 
 /// The sweeps of a disk.
 #[derive(Debug, Default)]
@@ -52,10 +53,6 @@ impl Sweeps {
     pub(super) fn is_running(&self) -> bool {
         self.is_running.load(Ordering::Relaxed)
     }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Store {
@@ -65,7 +62,7 @@ impl Store {
             return;
         }
         let (latest, of_all) = self.purges().latest_ordered();
-        let mut progress = disk.sweeps.progress();
+        let mut progress = disk.sweeps.progress.lock();
         let swept = *progress.swept.get_or_insert_with(|| disk.swept());
         let rests = progress.rests_until.is_some_and(|until| Instant::now() < until);
         let may_rest = progress.has_failed || of_all <= swept;
@@ -78,7 +75,7 @@ impl Store {
             let disk = own;
             let began = Instant::now();
             let swept = sweep(&store, &disk);
-            let mut progress = disk.sweeps.progress();
+            let mut progress = disk.sweeps.progress.lock();
             progress.rests_until = Some(Instant::now() + (began.elapsed() * 9).max(LEAST_REST));
             progress.has_failed = swept.is_err();
             match swept {
@@ -122,7 +119,7 @@ impl Disk {
     /// Removes the object of this version, unless another took its place. `false`: the disk is being closed.
     fn remove_swept(&self, hash: u128, version: u32) -> bool {
         // The lock is held, so that an object leaves the index and the directory together.
-        let mut removals = self.removals();
+        let mut removals = self.removals.lock();
         if !removals.is_stopping && self.version(hash) == Some(version) {
             self.index.remove(hash);
             removals.hashes.push(hash);

@@ -1,13 +1,14 @@
 //! Fetches whose responses are not stored yet, whether requests find them or not: where a later response withdraws a page, theirs are withdrawn too.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::HeaderName;
 
 use super::fetch::FetchRequest;
 use super::fill::Fill;
 use super::replaced::Withdrawal;
+use crate::values::Mutex;
 
 /// By the hashes of pages, see [`super::rule::Rules::page`].
 #[derive(Debug, Default)]
@@ -41,16 +42,12 @@ pub(super) struct Fetching {
 }
 
 impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, OfPage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn begin(&self, page: u128) {
-        self.lock().entry(page).or_default().fetches += 1;
+        self.0.lock().entry(page).or_default().fetches += 1;
     }
 
     pub(super) fn end(&self, page: u128, fill: &Arc<Fill>) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         if let Some(own) = all.get_mut(&page) {
             own.fetches -= 1;
             own.stored.retain(|fetching| !Arc::ptr_eq(&fetching.fill, fill));
@@ -62,7 +59,7 @@ impl UnderWay {
 
     /// The head came of a response that is to be stored. `false`: it was withdrawn meanwhile.
     pub(super) fn flows(&self, page: u128, fetching: Fetching) -> bool {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(own) = all.get_mut(&page) else { return true };
         let is_withdrawn =
             |(at, by): &(u64, FetchRequest)| fetching.asked <= *at && by.variant(&fetching.names) == fetching.variant;
@@ -76,7 +73,7 @@ impl UnderWay {
     /// A response withdrew the page. Returns the other responses that were to be stored, and were asked for before it.
     pub(super) fn withdraw(&self, withdrawal: &Withdrawal<'_>) -> Vec<Fetching> {
         let Withdrawal { page, request, at, fill, .. } = *withdrawal;
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(own) = all.get_mut(&page) else { return Vec::new() };
         if own.fetches > usize::from(fill.is_some()) {
             let dropped = own.withdrawn.drain(own.withdrawn.len().min(MAX_WITHDRAWN - 1)..).map(|(at, _)| at);

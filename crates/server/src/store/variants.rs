@@ -2,7 +2,6 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
@@ -10,6 +9,7 @@ use super::Store;
 use super::disk::{Disk, Times};
 use super::format::{Kind, Metadata};
 use crate::files::resolve::Wait;
+use crate::values::Mutex;
 
 /// The variants' state in memory; their lists lie on the disks.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Variants {
 
     /// A variant was asked for.
     pub(super) fn used(&self, variant: u128) {
-        let mut uses = self.last_uses();
+        let mut uses = self.last_uses.lock();
         uses.now += 1;
         let now = uses.now;
         uses.times.put(variant, now);
@@ -43,17 +43,13 @@ impl Variants {
         let excess = list.len().saturating_sub(most);
         let mut by_use = list.clone();
         {
-            let uses = self.last_uses();
+            let uses = self.last_uses.lock();
             // Of two unknown variants, the one that was stored first goes first.
             by_use.sort_by_key(|variant| uses.times.peek(variant).copied().unwrap_or(0));
         }
         by_use.truncate(excess);
         list.retain(|variant| !by_use.contains(variant));
         by_use
-    }
-
-    fn last_uses(&self) -> MutexGuard<'_, LastUses> {
-        self.last_uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

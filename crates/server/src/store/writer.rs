@@ -4,12 +4,13 @@
 //! as the write.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io, mem, thread};
 
 use crate::files::disk_threads::DEADLINE;
+use crate::values::Mutex;
 
 /// The writer of a disk.
 #[derive(Debug, Default)]
@@ -51,13 +52,13 @@ impl Writer {
     pub(super) fn start(&self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("sealion-write".to_owned()).spawn(move || shared.work())?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *self.thread.lock() = Some(thread);
         Ok(())
     }
 
     /// Has something written that takes so many bytes of memory until then. After the writer has stopped, the job is dropped.
     pub(super) fn push(&self, octets: usize, job: impl FnOnce() + Send + 'static) -> Result<(), Full> {
-        let mut queue = self.shared.lock();
+        let mut queue = self.shared.queue.lock();
         if queue.is_stopping {
             return Ok(());
         }
@@ -81,14 +82,14 @@ impl Writer {
 
     /// Whether nothing was written for [`DEADLINE`] although there is something to write.
     pub(super) fn hangs(&self) -> bool {
-        self.shared.lock().hangs()
+        self.shared.queue.lock().hangs()
     }
 
     /// Ends when all waiting jobs are written.
     pub(super) fn stop(&self) {
-        self.shared.lock().is_stopping = true;
+        self.shared.queue.lock().is_stopping = true;
         self.shared.has_work.notify_one();
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
     }
@@ -96,19 +97,15 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.lock().is_stopping = true;
+        self.shared.queue.lock().is_stopping = true;
         self.shared.has_work.notify_one();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work(&self) {
         loop {
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             if queue.jobs.is_empty() {
                 queue.is_idle = true;
                 let is_idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.is_stopping;
@@ -126,7 +123,7 @@ impl Shared {
                 // A panic is reported by its hook, and costs one response.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 // Each job that ends makes room for the next: an overload loses only the jobs that the disk cannot take.
-                let mut queue = self.lock();
+                let mut queue = self.queue.lock();
                 queue.octets -= octets;
                 queue.number -= 1;
                 queue.moved = Some(Instant::now());
@@ -204,7 +201,7 @@ mod tests {
         let push = |n: usize| {
             let (turns, ended) = (Arc::clone(&turns), ended.clone());
             writer.push(1, move || {
-                turns.lock().unwrap().recv().unwrap();
+                turns.lock().recv().unwrap();
                 ended.send(n).unwrap();
             })
         };
@@ -243,7 +240,7 @@ mod tests {
         is_under_way.recv().unwrap();
         assert_eq!(writer.push(1, || ()), Err(Full { hangs: false }));
         let earlier = Instant::now().checked_sub(DEADLINE + PACE).expect("the machine has run for longer");
-        writer.shared.lock().moved = Some(earlier);
+        writer.shared.queue.lock().moved = Some(earlier);
         assert_eq!(writer.push(1, || ()), Err(Full { hangs: true }));
         may_end.send(()).unwrap();
         writer.stop();

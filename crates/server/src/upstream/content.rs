@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use super::copy::{ContentCopy, CopyBounds, CopyReceiver, TooLong};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
 use crate::passing::ContentEnd;
+use crate::values::Mutex;
 
 /// Bytes that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
@@ -130,14 +131,10 @@ enum State {
     Closed,
 }
 
-fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
-    pipe.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ContentWriter {
     /// Ready when content should be written, or no more will be taken.
     pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Room> {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         if pipe.state == State::Closed {
             return Poll::Ready(Room::Closed);
         }
@@ -150,7 +147,7 @@ impl ContentWriter {
 
     /// How much content the upstream has taken so far, for a client that is granted windows. Wakes when that changes, and when content is wanted.
     pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Taken {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         pipe.writer = Some(cx.waker().clone());
         let octets = match pipe.state {
             State::Open | State::Complete => pipe.taken,
@@ -162,7 +159,7 @@ impl ContentWriter {
 
     /// Ready when no content will be taken any more.
     pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         if pipe.state == State::Closed {
             return Poll::Ready(());
         }
@@ -172,7 +169,7 @@ impl ContentWriter {
 
     /// Ready when another process may send a good deal more than it was `granted` so far, or no more will be taken. It may exceed its grants by one piece.
     pub(crate) fn poll_grant(&mut self, cx: &mut Context<'_>, granted: &mut u64) -> Poll<Grant> {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         if pipe.state == State::Closed {
             return Poll::Ready(Grant::Closed);
         }
@@ -188,7 +185,7 @@ impl ContentWriter {
 
     /// Appends content. It may exceed the request for content by one record.
     pub(crate) fn write(&mut self, content: Bytes) {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         if pipe.state != State::Open || content.is_empty() {
             return;
         }
@@ -205,14 +202,14 @@ impl ContentWriter {
 
     /// The client can send no content from now on, or again: no time of its own runs meanwhile.
     pub(crate) fn hold(&mut self, is_held: bool) {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         pipe.holds += u64::from(pipe.is_held != is_held);
         pipe.is_held = is_held;
     }
 
     /// Ends the content before its end. `status`: for the client.
     pub(crate) fn fail(self, status: Status) {
-        lock(&self.pipe).fail(status);
+        self.pipe.lock().fail(status);
     }
 
     /// Ends the content.
@@ -227,7 +224,7 @@ impl ContentWriter {
 
     /// As [`Self::finish_with`], for a writer that still has to tell how much is taken.
     pub(crate) fn end_with(&mut self, trailers: FieldSection<'_>) {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         let fields = trailers.iter();
         let fields: HeaderMap = fields
             .filter_map(|(name, value)| {
@@ -244,13 +241,13 @@ impl ContentWriter {
 
 impl Drop for ContentWriter {
     fn drop(&mut self) {
-        lock(&self.pipe).fail(Status::BAD_REQUEST);
+        self.pipe.lock().fail(Status::BAD_REQUEST);
     }
 }
 
 impl Drop for RequestContent {
     fn drop(&mut self) {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         pipe.was_owed = pipe.is_owed();
         let is_whole = pipe.state == State::Complete && pipe.ready.is_empty();
         if let State::Incomplete(status) = pipe.state {
@@ -295,7 +292,7 @@ impl Pipe {
 impl RequestContent {
     /// Refuses content of more than `most` bytes (413). An error: it announces more.
     pub(crate) fn limit(&self, most: u64) -> Result<(), Incomplete> {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         // Some may have come before.
         let came = pipe.kept as u64 + pipe.taken;
         pipe.allowance = most.checked_sub(came);
@@ -336,7 +333,7 @@ impl RequestContent {
     /// Waits until some of it or its end is here. `true`: it has neither content nor trailers.
     pub(crate) async fn is_empty(&mut self) -> bool {
         poll_fn(|cx| {
-            let mut pipe = lock(&self.pipe);
+            let mut pipe = self.pipe.lock();
             if !pipe.wanted {
                 pipe.wanted = true;
                 pipe.wake_writer();
@@ -356,13 +353,13 @@ impl RequestContent {
 
     /// Changes when the client can send again or no more. Second: whether it cannot.
     pub(super) fn holds(&self) -> (u64, bool) {
-        let pipe = lock(&self.pipe);
+        let pipe = self.pipe.lock();
         (pipe.holds, pipe.is_held)
     }
 
     /// Takes what waits, and how the content goes on.
     pub(crate) fn take_rest(&mut self) -> (Vec<u8>, ContentEnd) {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         let mut waiting = Vec::with_capacity(pipe.kept);
         while let Some(piece) = pipe.ready.pop() {
             waiting.extend_from_slice(&piece);
@@ -381,7 +378,7 @@ impl RequestContent {
 
     /// As [`Body::poll_frame`], without pieces: ready when all of them were taken and the content ends, or when it has broken off.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
-        let mut pipe = lock(&self.pipe);
+        let mut pipe = self.pipe.lock();
         match pipe.state {
             State::Incomplete(status) => return Poll::Ready(Some(Err(Incomplete { status }))),
             State::Complete if pipe.ready.is_empty() => {}
@@ -419,24 +416,24 @@ pub(crate) struct ContentProgress(Arc<Mutex<Pipe>>);
 impl ContentProgress {
     /// Changes when the upstream takes content, and when the client can send again or no more.
     pub(crate) fn moves(&self) -> (u64, u64) {
-        let pipe = lock(&self.0);
+        let pipe = self.0.lock();
         (pipe.taken, pipe.holds)
     }
 
     /// Whether the upstream waits for the client, which cannot send.
     pub(crate) fn is_held(&self) -> bool {
-        let pipe = lock(&self.0);
+        let pipe = self.0.lock();
         pipe.is_held && pipe.is_owed()
     }
 
     /// Why the content was incomplete when the upstream gave up.
     pub(crate) fn incomplete(&self) -> Option<Incomplete> {
-        lock(&self.0).was_incomplete
+        self.0.lock().was_incomplete
     }
 
     /// Whether the upstream waits for the client, or did when it gave up: it has taken all that came, and that is not all.
     pub(crate) fn is_owed(&self) -> bool {
-        let pipe = lock(&self.0);
+        let pipe = self.0.lock();
         pipe.is_owed() || pipe.was_owed
     }
 }
@@ -447,7 +444,7 @@ impl Body for RequestContent {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
         let this = self.get_mut();
-        let mut pipe = lock(&this.pipe);
+        let mut pipe = this.pipe.lock();
         if !pipe.wanted {
             pipe.wanted = true;
             pipe.wake_writer();
@@ -484,7 +481,7 @@ impl Body for RequestContent {
     }
 
     fn is_end_stream(&self) -> bool {
-        let pipe = lock(&self.pipe);
+        let pipe = self.pipe.lock();
         let has_trailers = pipe.trailers.is_some() && self.guarded.is_some();
         pipe.ready.is_empty() && pipe.state == State::Complete && !has_trailers
     }

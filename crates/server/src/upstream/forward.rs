@@ -70,26 +70,40 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// The same request for a task of its own, with the content that is kept and no other.
-    pub(crate) fn without_content(&self) -> Self {
+    /// A request with GET and no content, which no client waits for.
+    pub(crate) fn get(target: Uri, fields: RequestFields, host: Option<HeaderValue>) -> Self {
         Forwarded {
-            method: self.method.clone(),
-            target: self.target.clone(),
-            fields: self.fields.clone(),
-            host: self.host.clone(),
+            method: Method::GET,
+            target,
+            fields,
+            host,
             content: None,
-            kept: self.kept.clone(),
+            kept: None,
             upgrade: None,
             te: false,
             takes_trailers: false,
             interim: None,
+            endpoints: None,
+            address: None,
+            sticky: None,
+            answered_by: None,
+            script: None,
+            reading: Reading::Ahead,
+            heads: None,
+        }
+    }
+
+    /// The same request for a task of its own, with the content that is kept and no other.
+    pub(crate) fn without_content(&self) -> Self {
+        Forwarded {
+            method: self.method.clone(),
+            kept: self.kept.clone(),
             endpoints: self.endpoints.clone(),
             address: self.address,
             sticky: self.sticky,
-            answered_by: None,
             script: self.script.clone(),
             reading: self.reading,
-            heads: None,
+            ..Self::get(self.target.clone(), self.fields.clone(), self.host.clone())
         }
     }
 

@@ -1,11 +1,13 @@
 //! Bounds on the requests to servers: at a time, waiting, and repeated.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+
+use crate::values::Mutex;
 
 /// The places at a server, of all workers.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl Budget {
 
     /// Whether one more request may be asked again. `asked`: all requests so far.
     pub(super) fn spend(&self, asked: u64, now: Instant) -> bool {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.0.lock();
         if now.saturating_duration_since(window.begun) > WINDOW {
             *window = Window { begun: now, asked, again: 0 };
         }

@@ -1,7 +1,7 @@
 //! Health checks: a request to each server now and then, on a connection of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -13,8 +13,8 @@ use super::config::HealthConfig;
 use super::message::{Reading, RequestError, RequestHead};
 use super::protocol::Connected;
 use super::proxy_header::OnBehalf;
-use crate::values::Problems;
 use crate::values::shown_url;
+use crate::values::{Mutex, Problems};
 
 /// Time between two looks at due checks, which are seldom more frequent.
 const TICK: Duration = Duration::from_millis(100);
@@ -69,7 +69,7 @@ impl HealthConfig {
 impl Health {
     /// Whether checks are due; the next ones are put off.
     fn is_due(&self, now: Instant) -> bool {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let is_due = *next <= now;
         if is_due {
             *next = now + self.every;

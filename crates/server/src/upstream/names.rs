@@ -2,13 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use super::connect::is_exhaustion;
+use crate::values::Mutex;
 
 /// The addresses that a name had last.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Names {
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let found = lookup_host((host, port)).await.map(Iterator::collect::<Vec<_>>);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         match found {
             Ok(addresses) => {
                 if *last != addresses {
@@ -75,7 +75,7 @@ mod tests {
             let error = connect().await.unwrap_err().to_string();
             assert!(error.contains("name.invalid cannot be resolved"), "{error}");
             // An address that refuses goes before.
-            *names.last.lock().unwrap() = vec!["127.0.0.1:1".parse().unwrap(), address];
+            *names.last.lock() = vec!["127.0.0.1:1".parse().unwrap(), address];
             assert_eq!(connect().await.unwrap().peer_addr().unwrap(), address);
         });
     }

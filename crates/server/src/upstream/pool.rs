@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,7 @@ use super::connect::ConnectError;
 use super::http1::{self, Unasked};
 use super::http2::{Lease, Shared};
 use super::message::Reading;
+use crate::values::Mutex;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -134,7 +135,7 @@ impl Pool {
     }
 
     fn pop(&self, is_head: bool) -> Option<http1::Connection> {
-        let mut kept = lock(&self.workers.get()?.kept);
+        let mut kept = self.workers.get()?.kept.lock();
         let mut noop = Context::from_waker(Waker::noop());
         let now = Instant::now();
         while let Some(index) = kept.last(is_head) {
@@ -176,7 +177,7 @@ impl Pool {
     /// it.
     pub(super) fn keep(&self, mut connection: http1::Connection, idle_timeout: Duration) {
         let worker = self.workers.get_or_default();
-        let mut kept = lock(&worker.kept);
+        let mut kept = worker.kept.lock();
         let now = Instant::now();
         if connection.age(now) >= self.age || self.trust.is_lost_for(&connection) {
             return;
@@ -246,16 +247,12 @@ impl Trust {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Closes connections that have been idle for `idle_timeout`, or that their server closes, until no connection is left.
 async fn close(kept: Weak<Mutex<Kept>>, trust: Arc<Trust>, idle_timeout: Duration) {
     let mut timer = pin!(sleep_until((Instant::now() + idle_timeout).into()));
     poll_fn(|cx| {
         let Some(kept) = kept.upgrade() else { return Poll::Ready(()) };
-        let mut kept = lock(&kept);
+        let mut kept = kept.lock();
         loop {
             let now = Instant::now();
             kept.idle.retain_mut(|idle| now - idle.since < idle_timeout && trust.may_go_on(&mut idle.connection, cx));

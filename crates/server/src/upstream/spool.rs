@@ -13,8 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -30,7 +30,7 @@ use crate::files::disk_threads::DiskFile;
 use crate::files::resolve::{Content, SiteFile};
 use crate::limits::{NoRoom, Reservation};
 use crate::response::{Piece, Source};
-use crate::values::{At, Problems, Size};
+use crate::values::{At, Mutex, Problems, Size};
 
 /// Where contents wait for the slower side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -372,10 +372,6 @@ struct Shared {
     writer: Option<Waker>,
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Buffered {
     /// `client`: see [`Waiting::reservation`].
     pub(crate) fn new(source: Pin<Box<dyn Source>>, spooling: &Arc<Spooling>, client: Option<IpAddr>) -> Self {
@@ -401,7 +397,7 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
         }
         loop {
             let place = poll_fn(|cx| {
-                let mut shared = lock(&shared);
+                let mut shared = shared.lock();
                 match shared.queue.place(content.len(), Rest::Passed) {
                     Place::Nowhere => {
                         shared.writer = Some(cx.waker().clone());
@@ -413,14 +409,14 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
             let slot = match place.await {
                 Place::File(slot) => slot,
                 Place::Memory | Place::Nowhere => {
-                    let mut shared = lock(&shared);
+                    let mut shared = shared.lock();
                     shared.queue.push(content);
                     shared.wake_reader();
                     break;
                 }
             };
             let written = spooling.write(slot, content.clone()).await;
-            let mut shared = lock(&shared);
+            let mut shared = shared.lock();
             match written {
                 Ok(written) => {
                     shared.queue.wrote(written);
@@ -434,7 +430,7 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
     let trailers = source.as_mut().trailers();
     // The server's connection is free for the next request.
     drop(source);
-    let mut shared = lock(&shared);
+    let mut shared = shared.lock();
     (shared.end, shared.trailers) = (Some(end), trailers);
     shared.wake_reader();
 }
@@ -449,7 +445,7 @@ impl Shared {
 
 impl Source for Buffered {
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
-        let mut shared = lock(&self.shared);
+        let mut shared = self.shared.lock();
         if let Some(taken) = shared.queue.pop() {
             if let Some(writer) = shared.writer.take() {
                 writer.wake();
@@ -476,7 +472,7 @@ impl Source for Buffered {
     }
 
     fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
-        lock(&self.shared).trailers.take()
+        self.shared.lock().trailers.take()
     }
 }
 

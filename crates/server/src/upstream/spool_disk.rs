@@ -12,13 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::files::disk_threads::{DEADLINE, DiskFile, DiskThreads, NoReply};
 use crate::observe::Warnings;
+use crate::values::Mutex;
 
 /// A directory, and the threads that wait for its disk.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ impl SpoolDisk {
     /// The disk of a directory. All rules and configurations share its threads.
     pub(super) fn of(directory: &Path) -> Arc<Self> {
         static ALL: LazyLock<Mutex<HashMap<PathBuf, Weak<SpoolDisk>>>> = LazyLock::new(Mutex::default);
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ALL.lock();
         if let Some(disk) = all.get(directory).and_then(Weak::upgrade) {
             return disk;
         }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::limits::ClientNetwork;
+use crate::values::Mutex;
 
 /// The maximum of concurrent and of waiting work.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +95,7 @@ impl Queue {
 
     fn enter(&self, client: IpAddr) -> Result<Entered<'_>, Full> {
         let network = ClientNetwork::of(client);
-        let mut networks = self.networks();
+        let mut networks = self.networks.lock();
         let new = || Share { turns: Arc::new(Semaphore::new(self.of_network.at_once)), taken: 0 };
         let share = networks.entry(network).or_insert_with(new);
         if share.taken == self.of_network.places() {
@@ -103,15 +104,11 @@ impl Queue {
         share.taken += 1;
         Ok(Entered { queue: self, network, turns: Arc::clone(&share.turns) })
     }
-
-    fn networks(&self) -> MutexGuard<'_, HashMap<ClientNetwork, Share>> {
-        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let mut networks = self.queue.networks();
+        let mut networks = self.queue.networks.lock();
         let Some(share) = networks.get_mut(&self.network) else { return };
         share.taken -= 1;
         if share.taken == 0 {
@@ -174,7 +171,7 @@ mod tests {
         assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
         assert!(matches!(poll(&mut unknown), Poll::Ready(Ok(_))));
         drop((other, same));
-        assert!(queue.networks().is_empty(), "what has ended is forgotten");
+        assert!(queue.networks.lock().is_empty(), "what has ended is forgotten");
     }
 
     #[test]
@@ -183,7 +180,7 @@ mod tests {
         let held = turn(&queue, address(1));
         let waiting = [waits(&queue, address(2)), waits(&queue, None)];
         assert_eq!(refused(&queue, address(3)), Full::All(2));
-        assert_eq!(queue.networks().len(), 2, "a client that is refused takes nothing");
+        assert_eq!(queue.networks.lock().len(), 2, "a client that is refused takes nothing");
         // Handshakes are abandoned.
         drop(waiting);
         let mut next = waits(&queue, address(3));

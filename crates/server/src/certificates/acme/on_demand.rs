@@ -16,7 +16,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -38,7 +38,7 @@ use crate::fetch::fetch;
 use crate::limits::ClientNetwork;
 use crate::observe::Warnings;
 use crate::tls_client;
-use crate::values::{At, Problems, Reported, SecretUrl};
+use crate::values::{At, Mutex, Problems, Reported, SecretUrl};
 
 /// The number of jobs that have not begun. They begin as fast as their thread looks for files.
 const MAX_NEW: usize = 1024;
@@ -100,12 +100,6 @@ struct Known {
 
 #[derive(Default)]
 struct UnderWay(Mutex<HashMap<PathBuf, Known>>);
-
-impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Default for OnDemand {
     fn default() -> Self {
@@ -174,7 +168,7 @@ struct Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.under_way.lock().remove(&self.site.file);
+        self.under_way.0.lock().remove(&self.site.file);
     }
 }
 
@@ -283,7 +277,7 @@ impl Source {
     fn submit(&self, name: &str, client: Option<IpAddr>) -> Option<Joined> {
         let site = self.names.site(name);
         let network = client.map(ClientNetwork::of);
-        let mut under_way = self.process.under_way.lock();
+        let mut under_way = self.process.under_way.0.lock();
         if let Some(known) = under_way.get(&site.file) {
             return Some(Joined {
                 is_of_configuration: std::ptr::eq(known.names.as_ptr(), &*self.names),
@@ -377,7 +371,7 @@ impl Names {
 
 /// Runs jobs until it is dropped.
 pub(super) async fn run(process: &Arc<OnDemand>, alpn: &Arc<AlpnChallenges>, http: &Arc<HttpChallenges>) {
-    let jobs = process.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let jobs = process.jobs.lock().take();
     let Some(mut jobs) = jobs else { return };
     let bounds = Arc::new(Bounds::default());
     let mut tasks = JoinSet::new();

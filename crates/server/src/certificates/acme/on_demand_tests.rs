@@ -55,7 +55,7 @@ fn logged(inside: impl FnOnce()) -> String {
     let writer = Log(log.clone());
     let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
     tracing::subscriber::with_default(subscriber, inside);
-    String::from_utf8(log.lock().unwrap().clone()).unwrap()
+    String::from_utf8(log.lock().clone()).unwrap()
 }
 
 #[derive(Clone)]
@@ -63,7 +63,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -91,7 +91,7 @@ fn a_name_that_waited_long_for_its_order_is_asked_about_again_and_the_log_says_w
 fn a_name_that_found_no_place_for_one_network_has_a_job_of_its_own_for_another() {
     let state = tempfile::tempdir().unwrap();
     let process = Arc::new(OnDemand::default());
-    let mut jobs = process.jobs.lock().unwrap().take().unwrap();
+    let mut jobs = process.jobs.lock().take().unwrap();
     let source = Source { names: Arc::new(names(state.path(), "http://127.0.0.1:9/")), process };
     let clients = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
     let [mut first, mut second] = clients.map(|client| Box::pin(source.obtain("a.test", Some(client))));

@@ -7,8 +7,8 @@
 mod message;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use sealion_tls::{Certificate, Fingerprint};
 
 use super::pair::{Watched, date};
 use crate::fetch::fetch;
+use crate::values::Mutex;
 use message::{Answer, Question, Unusable, Wanted};
 
 /// Responses by certificate. They outlive reloads.
@@ -131,7 +132,7 @@ pub(super) fn note(certificate: &Certificate) -> Option<String> {
 impl Staples {
     /// The certificate with its response, if there is one.
     pub(super) fn staple(&self, certificate: Certificate) -> Certificate {
-        let known = self.lock();
+        let known = self.known.lock();
         let answer = known.get(&certificate.facts().fingerprint).and_then(|state| state.answer.as_ref());
         match answer {
             Some(answer) => certificate.with_ocsp_response(Some(answer.der.clone())),
@@ -143,7 +144,7 @@ impl Staples {
     pub(super) fn attend(self: &Arc<Self>, watched: &[Watched]) {
         let now = SystemTime::now();
         let mut due = Vec::new();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let used: HashSet<Fingerprint> = watched.iter().map(|one| one.certificate().facts().fingerprint).collect();
         known.retain(|of, _| used.contains(of));
         for one in watched {
@@ -186,7 +187,7 @@ impl Staples {
             let brought = runtime.block_on(get(&question.url));
             let now = SystemTime::now();
             let brought = brought.map_err(Unusable::from).and_then(|der| question.read(der, now));
-            let mut known = self.lock();
+            let mut known = self.known.lock();
             let Some(state) = known.get_mut(of) else { continue };
             match state.take(brought, now) {
                 Ok(Some(line)) => tracing::info!("{file}: {line}"),
@@ -194,10 +195,6 @@ impl Staples {
                 Err(line) => tracing::warn!("{file}: {line}"),
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Fingerprint, State>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use lru::LruCache;
 use sealion_http::Coding;
@@ -20,6 +20,7 @@ use tokio::task::spawn_blocking;
 
 use super::encoder::{Effort, encode};
 use crate::files::resolve::{SiteFile, State};
+use crate::values::Mutex;
 
 /// The state of the compressed variant of a file.
 #[derive(Debug, Clone)]
@@ -94,7 +95,7 @@ impl Store {
 
     /// The result for `original`, if known. Does not wait.
     pub(crate) fn get(&self, original: &SiteFile, coding: Coding) -> Option<Made> {
-        self.lock().by_use.get(&key(original, coding))?.making.made.get().cloned()
+        self.slots.lock().by_use.get(&key(original, coding))?.making.made.get().cloned()
     }
 
     /// Compresses `original`, or waits for its compression in progress. [`Made::NotYet`]: all permits are taken; this
@@ -157,7 +158,7 @@ impl Store {
     }
 
     fn making(&self, key: Key) -> Arc<Making> {
-        let mut slots = self.lock();
+        let mut slots = self.slots.lock();
         if let Some(slot) = slots.by_use.get(&key) {
             return Arc::clone(&slot.making);
         }
@@ -171,7 +172,7 @@ impl Store {
     /// Counts the bytes of a result, unless they were counted before or the slot was evicted.
     fn account(&self, key: &Key, making: &Arc<Making>, result: &Made) {
         let Made::Here(file) = result else { return };
-        let mut slots = self.lock();
+        let mut slots = self.slots.lock();
         let bytes = match slots.by_use.peek_mut(key) {
             Some(slot) if slot.bytes == SLOT && Arc::ptr_eq(&slot.making, making) => {
                 slot.bytes += file.len;
@@ -181,10 +182,6 @@ impl Store {
         };
         slots.bytes += bytes;
         slots.shrink_to(self.limit);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -270,7 +267,7 @@ mod tests {
             assert!(decode(Coding::Brotli, &files[0].read(0..files[0].len)) == text.as_bytes());
             assert_eq!((files[0].coding, &files[0].content_type), (Some(Coding::Brotli), &original.content_type));
             assert_ne!(files[0].etag, original.etag);
-            assert_eq!(store.lock().bytes, SLOT + files[0].len, "counted once");
+            assert_eq!(store.slots.lock().bytes, SLOT + files[0].len, "counted once");
             assert!(Arc::ptr_eq(&here(store.get(&original, Coding::Brotli).unwrap()), &files[0]));
             assert!(store.get(&original, Coding::Gzip).is_none());
         }
@@ -327,7 +324,7 @@ mod tests {
             for original in &originals {
                 store.make(original, Coding::Gzip).await.unwrap();
                 store.make(&originals[0], Coding::Gzip).await.unwrap();
-                let slots = store.lock();
+                let slots = store.slots.lock();
                 assert!(slots.bytes <= 5000);
                 assert_eq!(slots.bytes, slots.by_use.iter().map(|(_, slot)| slot.bytes).sum::<u64>());
             }

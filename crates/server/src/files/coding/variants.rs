@@ -1,7 +1,7 @@
 //! The variants of one file in content codings: precompressed siblings, and results of compression on request.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
 use sealion_http::accept_encoding::negotiate;
@@ -12,6 +12,7 @@ use super::config::{Compress, Encoding};
 use super::may_have_siblings;
 use super::store::{Made, Store};
 use crate::files::resolve::{Found, NotOpened, Root, SiteFile, State, Wait};
+use crate::values::Mutex;
 
 /// Finds the variants of a site's files.
 #[derive(Debug)]
@@ -138,7 +139,7 @@ impl Coder {
     }
 
     fn warn_once(&self, name: &[u8], state: State, what: &str) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.push(name.into(), state).is_none_or(|(before, at)| *before != *name || at != state) {
             tracing::warn!("{}: {what}", name.escape_ascii());
         }

@@ -38,12 +38,7 @@ pub(super) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Whether the connection may pass while it waits.
     pub(super) fn can_leave(&self) -> bool {
-        self.wait.awaited != Awaited::None && !self.is_cancelled() && !self.later.is_traced
-    }
-
-    /// Whether the client has reset its stream, so that forwarding ends. The response is for the log.
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.wait.awaited != Awaited::None && self.wait.cancel.is_none()
+        self.wait.awaited != Awaited::None && !self.wait.is_cancelled() && !self.later.is_traced
     }
 }
 
@@ -151,19 +146,11 @@ impl<'a> Http2<'a> {
         while index < self.answering.len() {
             let Waiting { stream: id, answer, wait, .. } = &mut self.answering[index];
             let polled = answer.as_mut().poll(cx);
-            if let Some(receiver) = &mut wait.interims {
-                // All that came: a response may have come behind them.
-                while let Some(interim) = match receiver.poll_recv(cx) {
-                    Poll::Ready(interim) => interim,
-                    Poll::Pending => receiver.try_recv().ok(),
-                } {
-                    send_interim(*id, &interim, &mut self.protocol, &mut self.heads);
-                }
-            }
+            wait.poll_interims(cx, |interim| send_interim(*id, interim, &mut self.protocol, &mut self.heads));
             match polled {
                 Poll::Ready(answered) => {
                     let waiting = self.answering.swap_remove(index);
-                    let (id, is_cancelled) = (waiting.stream, waiting.is_cancelled());
+                    let (id, is_cancelled) = (waiting.stream, waiting.wait.is_cancelled());
                     if is_cancelled && answered.response.status == Status::CLIENT_CLOSED_REQUEST {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(id, ErrorCode::CANCEL);

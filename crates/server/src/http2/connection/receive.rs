@@ -9,13 +9,11 @@ use sealion_tls::TlsStream;
 
 use super::Http2;
 use crate::exchange::{
-    Awaited, Current, Delivery, End, Error, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length,
-    expects_continue, free_head, keep_head, may_keep,
+    Awaited, Delivery, End, Error, Generation, MAX_BEHIND_THE_LAST, Receiving, Step, free_head, keep_head, may_keep,
 };
 use crate::http2::content::Streamed;
 use crate::http2::response::reset_by_client;
 use crate::observe::metrics::{self, StreamResult};
-use crate::upstream::WEBSOCKET;
 
 impl Http2<'_> {
     /// Reads all frames that have come.
@@ -103,7 +101,8 @@ impl Http2<'_> {
             Event::Request { stream: id, end } => self.request(id, end, stream, head),
             Event::TooLarge { stream: id, .. } => {
                 self.count_request(&self.context.shared.generations.current());
-                let head = if self.may_keep(head) { std::mem::replace(head, free_head()) } else { Box::default() };
+                let head =
+                    if may_keep(head, || self.kept()) { std::mem::replace(head, free_head()) } else { Box::default() };
                 self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream: id, data, end } => self.content(id, data, end, stream),
@@ -132,33 +131,15 @@ impl Http2<'_> {
     fn request(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut Box<HeadBuffer>) {
         let current = self.context.shared.generations.current();
         self.count_request(&current);
-        if !self.may_keep(head) {
-            self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Box::default());
-        } else if head.protocol().is_some() {
-            self.connect(id, end, stream, head, current);
-        } else if !end && self.answers().may_forward(head, &current) {
-            let (upload, content) = Upload::new(announced_length(head), expects_continue(head));
-            self.streamed.push(Streamed::new(id, upload));
-            self.answer(id, head, stream, Some(content), current);
-        } else if end || expects_continue(head) {
-            self.answer(id, head, stream, None, current);
-        } else {
-            self.receiving.push(Receiving::new(id, head, current));
+        match self.answers().step(head, end, &current, || self.kept()) {
+            Step::Refuse(status, head) => self.refuse(id, status, head),
+            Step::Answer(passed) => {
+                let (upload, content) = passed.unzip();
+                self.streamed.extend(upload.map(|upload| Streamed::new(id, upload)));
+                self.answer(id, head, stream, content, current);
+            }
+            Step::Discard => self.receiving.push(Receiving::new(id, head, current)),
         }
-    }
-
-    /// CONNECT with a protocol (RFC 8441): the bytes that follow are the protocol's, and never content to wait for.
-    fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut Box<HeadBuffer>, current: Current) {
-        if head.protocol().is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
-            let head = std::mem::replace(head, free_head());
-            return self.refuse(id, Status::NOT_IMPLEMENTED, head);
-        }
-        let content = self.answers().may_forward(head, &current).then(|| {
-            let (upload, content) = Upload::of_tunnel(end);
-            self.streamed.push(Streamed::new(id, upload));
-            content
-        });
-        self.answer(id, head, stream, content, current);
     }
 
     /// Content of a request has come, or its end.
@@ -238,11 +219,6 @@ impl Http2<'_> {
             aborted: Some(&why),
         };
         delivery.of_reset(self.context, Protocol::Http2, status, stream.info());
-    }
-
-    /// Whether a request may keep its head while it waits: small ones always.
-    fn may_keep(&self, head: &HeadBuffer) -> bool {
-        may_keep(head, || self.kept())
     }
 
     /// Bytes of heads that wait for content, a response's end or the log.

@@ -120,14 +120,14 @@ impl<'a> Http2<'a> {
         if self.finished {
             return;
         }
-        for waiting in self.answering.iter().filter(|waiting| waiting.is_cancelled()) {
+        for waiting in self.answering.iter().filter(|waiting| waiting.wait.is_cancelled()) {
             self.protocol.release(waiting.stream);
         }
     }
 
     fn can_leave(&self, files: usize) -> bool {
         let goes_on = !self.failed && self.closing.is_none() && self.receiving.is_empty();
-        let awaited: Vec<_> = self.answering.iter().filter(|waiting| !waiting.is_cancelled()).collect();
+        let awaited: Vec<_> = self.answering.iter().filter(|waiting| !waiting.wait.is_cancelled()).collect();
         let count = self.sending.len() + awaited.len();
         let is_known = |streamed: &Streamed| {
             self.sending.iter().any(|sending| sending.stream == streamed.stream && sending.has_source())
@@ -156,8 +156,9 @@ impl<'a> Http2<'a> {
             let further = ends(sending.stream);
             responses.push(self.pack_sending(sending, further, &mut pairs, &mut files));
         }
-        let (cancelled, awaited): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.answering).into_iter().partition(Waiting::is_cancelled);
+        let (cancelled, awaited): (Vec<_>, Vec<_>) = std::mem::take(&mut self.answering)
+            .into_iter()
+            .partition(|waiting: &Waiting<'_>| waiting.wait.is_cancelled());
         self.answering = cancelled;
         let (elsewhere, here): (Vec<_>, Vec<_>) = awaited.into_iter().partition(|waiting| waiting.link.is_some());
         for waiting in elsewhere.into_iter().chain(here) {

@@ -10,7 +10,7 @@ use sealion_quic::Endpoint;
 
 use super::Http3;
 use crate::exchange::{
-    Answer, Answered, Answering, Answers, Awaited, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
+    Answer, Answered, Answering, Answers, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
 };
 use crate::http3::link::{Stream, write_interim};
 use crate::http3::response::{Failure, Sending, Sent};
@@ -104,22 +104,11 @@ impl<'a> Http3<'a> {
         while index < self.answering.len() {
             let Waiting { stream, answer, wait, out, .. } = &mut self.answering[index];
             let polled = answer.as_mut().poll(cx);
-            if let Some(receiver) = &mut wait.interims {
-                // All that came: a response may have come behind them.
-                while let Some(interim) = match receiver.poll_recv(cx) {
-                    Poll::Ready(interim) => interim,
-                    Poll::Pending => receiver.try_recv().ok(),
-                } {
-                    write_interim(*stream, &interim, &mut self.protocol, out);
-                }
-            }
+            wait.poll_interims(cx, |interim| write_interim(*stream, interim, &mut self.protocol, out));
             match polled {
                 Poll::Ready(answered) => {
                     let Waiting { stream, wait, out, .. } = self.answering.swap_remove(index);
-                    if wait.awaited != Awaited::None
-                        && wait.cancel.is_none()
-                        && answered.response.status == Status::CLIENT_CLOSED_REQUEST
-                    {
+                    if wait.is_cancelled() && answered.response.status == Status::CLIENT_CLOSED_REQUEST {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(stream, ErrorCode::H3_REQUEST_CANCELLED);
                     }

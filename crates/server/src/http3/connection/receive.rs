@@ -8,13 +8,9 @@ use sealion_http::{Protocol, Status};
 use sealion_quic::{CloseReason, Endpoint, Event, Read};
 
 use super::Http3;
-use crate::exchange::{
-    Delivery, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length, expects_continue, free_head,
-    keep_head,
-};
+use crate::exchange::{Delivery, Generation, MAX_BEHIND_THE_LAST, Receiving, Step, free_head, keep_head, may_keep};
 use crate::http3::content::Streamed;
 use crate::observe::metrics::{self, StreamResult};
-use crate::upstream::WEBSOCKET;
 
 impl Http3<'_> {
     pub(super) fn on_event(&mut self, endpoint: &mut Endpoint, event: Event) -> Result<(), ConnectionError> {
@@ -153,7 +149,8 @@ impl Http3<'_> {
             Event::Request { stream, end } => self.request(stream, end, head),
             Event::TooLarge { stream, .. } => {
                 self.count_request(&self.context.shared.generations.current());
-                let head = if self.may_keep(head) { std::mem::replace(head, free_head()) } else { Box::default() };
+                let head =
+                    if may_keep(head, || self.kept()) { std::mem::replace(head, free_head()) } else { Box::default() };
                 self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream, data, end } => {
@@ -185,32 +182,14 @@ impl Http3<'_> {
     fn request(&mut self, stream: StreamId, end: bool, head: &mut Box<HeadBuffer>) {
         let current = self.context.shared.generations.current();
         self.count_request(&current);
-        if !self.may_keep(head) {
-            self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Box::default());
-        } else if !head.has_authority() {
-            // RFC 9114 §4.3.1.
-            let head = std::mem::replace(head, free_head());
-            self.refuse(stream, Status::BAD_REQUEST, head);
-        } else if let Some(protocol) = head.protocol() {
-            // RFC 9220: the bytes that follow are the protocol's, and never content to wait for.
-            if !protocol.eq_ignore_ascii_case(WEBSOCKET) {
-                let head = std::mem::replace(head, free_head());
-                return self.refuse(stream, Status::NOT_IMPLEMENTED, head);
+        match self.answers().step(head, end, &current, || self.kept()) {
+            Step::Refuse(status, head) => self.refuse(stream, status, head),
+            Step::Answer(passed) => {
+                let (upload, content) = passed.unzip();
+                self.streamed.extend(upload.map(|upload| Streamed::new(stream, upload)));
+                self.answer(stream, head, content, current);
             }
-            let content = self.answers().may_forward(head, &current).then(|| {
-                let (upload, content) = Upload::of_tunnel(end);
-                self.streamed.push(Streamed::new(stream, upload));
-                content
-            });
-            self.answer(stream, head, content, current);
-        } else if !end && self.answers().may_forward(head, &current) {
-            let (upload, content) = Upload::new(announced_length(head), expects_continue(head));
-            self.streamed.push(Streamed::new(stream, upload));
-            self.answer(stream, head, Some(content), current);
-        } else if end || expects_continue(head) {
-            self.answer(stream, head, None, current);
-        } else {
-            self.receiving.push(Receiving::new(stream, head, current));
+            Step::Discard => self.receiving.push(Receiving::new(stream, head, current)),
         }
     }
 

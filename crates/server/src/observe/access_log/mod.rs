@@ -28,7 +28,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ use layout::{LastSealing, Layout};
 pub(crate) use of_sites::Writers;
 pub(crate) use of_sites::{AccessLogPlans, AccessLogs, SiteLog, SiteLogConfig, SiteLogs};
 use writer::Writer;
+
+use crate::values::Mutex;
 
 /// The length of a batch in bytes at which the writer is woken early: about 300 lines, so that the wake-up costs little
 /// per line.
@@ -174,7 +176,7 @@ impl Lines {
             Some(worker) => (worker, false),
             None => (self.workers.get_or_default(), true),
         };
-        let mut worker = lock(worker);
+        let mut worker = worker.lock();
         let Worker { batch, clock, sealing, left_out } = &mut *worker;
         if !entry.is_error() {
             *left_out += 1;
@@ -208,10 +210,6 @@ impl Lines {
     }
 }
 
-fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
-    worker.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,7 +231,7 @@ mod tests {
         let request = layout::tests::get("/", agent.as_bytes());
         let entry = layout::tests::entry(&request);
         let added = (0..1_000_000).take_while(|_| lines.add(&entry)).count();
-        let waiting = lock(lines.workers.get().unwrap()).batch.bytes().len();
+        let waiting = lines.workers.get().unwrap().lock().batch.bytes().len();
         assert!(added < 2000 && waiting <= MAX_WAITING + 8192, "{added} lines, {waiting} bytes");
     }
 }

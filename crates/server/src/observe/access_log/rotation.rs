@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
@@ -15,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::values::{Bounded, Size, Timeout};
+use crate::values::{Bounded, Mutex, Size, Timeout};
 
 /// Rotation of the file by the server. Rotated files are named after the time of their rotation. The next rotation
 /// compresses them with gzip, so that a process that still drains loses no line. Without this table, use logrotate and
@@ -79,7 +78,7 @@ impl Rotation {
     fn tidy(self, path: &Path) -> io::Result<()> {
         // A second rotation may occur while a long file is being compressed.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = ONE_AT_A_TIME.lock();
         let mut rotated = rotated(path)?;
         let surplus = rotated.len().saturating_sub(self.keep);
         for old in rotated.drain(..surplus) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::Batch;
 use super::sink::Sink;
-use super::{Lines, State, lock};
+use super::{Lines, State};
 
 /// How long the end of the server waits for the last lines. A file or a log collector takes them in milliseconds; a
 /// pipe without a reader never does, and must not keep the server from ending.
@@ -67,7 +67,7 @@ pub(super) fn write_lines(lines: &Lines, mut sink: Sink, flush_after: Duration, 
         let reopen = lines.reopen.swap(false, Ordering::Acquire);
         let mut has_written = false;
         for worker in &lines.workers {
-            std::mem::swap(&mut lock(worker).batch, &mut batch);
+            std::mem::swap(&mut worker.lock().batch, &mut batch);
             if batch.len() > 0 {
                 has_written = true;
                 let lost = sink.write(&batch);

@@ -18,7 +18,6 @@ mod top_paths;
 mod worker;
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -33,6 +32,8 @@ pub(crate) use top_paths::{TopPath, TopPaths};
 pub(crate) use worker::{Deadline, ErrorKind, HandshakeFailure, SUITES, Sent, WorkerMetrics};
 
 use process::Process;
+
+use crate::values::Mutex;
 
 /// All metrics of the process.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl Metrics {
     pub(crate) fn enter_worker(&self) {
         if self.on {
             let worker: &'static WorkerMetrics = Box::leak(Box::default());
-            self.lock().push(worker);
+            self.workers.lock().push(worker);
             WORKER.set(Some(worker));
         }
     }
@@ -120,11 +121,7 @@ impl Metrics {
 
     /// The counters of every worker.
     pub(crate) fn workers(&self) -> Vec<&'static WorkerMetrics> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<&'static WorkerMetrics>> {
-        self.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.workers.lock().clone()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Numbers of routes for workers' counters.
 
-use std::sync::{Mutex, PoisonError};
-
 use super::sites::OTHER;
+use crate::values::Mutex;
 
 /// The number of a route, which stays the same across reloads. Routes beyond the limit share the last number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +19,7 @@ impl RouteNumber {
 
     /// The number of the route of a site with these names.
     pub(crate) fn of(site: &str, route: &str) -> Self {
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = NAMES.lock();
         let place = names.iter().position(|known| known.0 == site && known.1 == route).unwrap_or_else(|| {
             if names.len() < usize::from(MAX_ROUTES) {
                 names.push((site.to_owned(), route.to_owned()));
@@ -33,7 +32,7 @@ impl RouteNumber {
 
     /// All routes with the names of their sites and their own, then the number for all others.
     pub(crate) fn all() -> Vec<(Self, String, String)> {
-        let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = NAMES.lock();
         let numbered = (0..MAX_ROUTES).zip(names.iter().cloned());
         let numbered = numbered.map(|(number, (site, route))| (RouteNumber(number), site, route));
         let others = (RouteNumber(MAX_ROUTES), OTHER.to_owned(), OTHER.to_owned());

@@ -1,6 +1,6 @@
 //! Numbers of sites for workers' counters.
 
-use std::sync::{Mutex, PoisonError};
+use crate::values::Mutex;
 
 /// The number of a site, which stays the same across reloads. Sites beyond the limit share the last number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl SiteNumber {
 
     /// The number of the site with this name.
     pub(crate) fn of(name: &str) -> Self {
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = NAMES.lock();
         let place = names.iter().position(|known| known == name).unwrap_or_else(|| {
             if names.len() < usize::from(MAX_SITES) {
                 names.push(name.to_owned());
@@ -38,7 +38,7 @@ impl SiteNumber {
 
     /// All sites with a name, then the number for all others.
     pub(crate) fn all() -> Vec<(Self, String)> {
-        let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = NAMES.lock();
         let numbered = (0..MAX_SITES).map(SiteNumber).zip(names.iter().cloned());
         numbered.chain([(Self::NONE, OTHER.to_owned())]).collect()
     }

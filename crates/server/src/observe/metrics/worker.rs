@@ -1,6 +1,5 @@
 //! The counters of a worker. Only the worker adds to them, so that counting costs a load and a store.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::top_paths::TopPaths;
 use super::{RouteNumber, SiteNumber};
 use crate::observe::access_log::CacheOutcome;
 use crate::path::policy::PathReason;
-use crate::values::labels;
+use crate::values::{Mutex, labels};
 
 /// All counters of one worker, on separate cache lines.
 #[derive(Debug, Default)]
@@ -157,7 +156,7 @@ impl WorkerMetrics {
     /// Counts a request for a path of a site, unless a scrape holds the list: a worker does not wait.
     #[inline]
     pub(crate) fn asked_for(&self, site: &str, path: &str, bytes: u64) {
-        if let Ok(mut top) = self.top.try_lock() {
+        if let Some(mut top) = self.top.try_lock() {
             top.note(site, path, bytes);
         }
     }

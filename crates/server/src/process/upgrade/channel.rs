@@ -1,21 +1,17 @@
 //! The messages between the two processes, and the socket pair that carries them.
 
 use std::fmt;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
 use sealion_tls::TicketSecret;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::listen::{Address, Purpose, Share};
+use crate::passing::packets;
 use crate::process::privileges::Confinement;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,7 +25,7 @@ pub(super) enum Message {
     Tickets { sealing: Secret, others: Vec<Secret>, until: u64 },
     /// Old to new: its share of the UDP sockets, the shares of the processes before it, and the secrets of its connections: for stateless resets and for
     /// tokens.
-    Datagrams { share: Option<Share>, older: Vec<(u32, Share)>, reset: QuicSecret, token: QuicSecret },
+    Datagrams { share: Option<Share>, older: Vec<(u32, Share)>, reset: Secret, token: Secret },
     /// Old to new: end of the sockets; and the confinement that the new process inherits. `passes`: connections at rest can pass.
     All {
         confinement: Confinement,
@@ -46,19 +42,9 @@ pub(super) enum Message {
     Yours,
 }
 
-/// A secret of QUIC. It is not printed, and wiped on drop.
+/// A secret of ticket keys or of QUIC. It is not printed, and wiped on drop.
 #[derive(Serialize, Deserialize)]
-pub(super) struct QuicSecret(pub(super) Zeroizing<[u8; 32]>);
-
-impl fmt::Debug for QuicSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("QuicSecret(..)")
-    }
-}
-
-/// A secret of ticket keys. It is not printed, and wiped on drop.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Secret(pub(super) Zeroizing<[u8; TicketSecret::LEN]>);
+pub(super) struct Secret(pub(super) Zeroizing<[u8; 32]>);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,19 +97,9 @@ pub(super) fn send(
     // A vector that grows leaves copies of secrets behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST_MESSAGE));
     serde_json::to_writer(&mut *bytes, message).map_err(ChannelError::Unknown)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let sockets: Vec<_> = socket.into_iter().collect();
-    if !sockets.is_empty() {
-        control.push(SendAncillaryMessage::ScmRights(&sockets));
-    }
-    loop {
-        match sendmsg(to, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
-            Err(errno) => return Err(errno.into()),
-        }
+    match packets::send(to, &[IoSlice::new(&bytes)], socket.as_slice()) {
+        Err(Errno::AGAIN) => Err(ChannelError::Silent(patience)),
+        sent => Ok(sent?),
     }
 }
 
@@ -133,30 +109,19 @@ pub(super) fn receive(
     patience: Duration,
 ) -> Result<Option<(Message, Option<OwnedFd>)>, ChannelError> {
     let mut bytes = Zeroizing::new([0; LONGEST_MESSAGE]);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        match recvmsg(from, &mut [IoSliceMut::new(&mut *bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(received) => break received,
-            Err(Errno::INTR) => {}
-            Err(Errno::CONNRESET) => return Ok(None),
-            Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
-            Err(errno) => return Err(errno.into()),
-        }
+    let packet = match packets::receive(from, &mut *bytes) {
+        Err(Errno::CONNRESET) => return Ok(None),
+        Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+        packet => packet?,
     };
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    if packet.is_truncated {
         return Err(ChannelError::Truncated);
     }
-    if received.bytes == 0 {
+    if packet.length == 0 {
         return Ok(None);
     }
-    let mut sockets = control.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(sockets) => sockets.collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
-    let socket = sockets.next();
-    let message = serde_json::from_slice(&bytes[..received.bytes]).map_err(ChannelError::Unknown)?;
-    Ok(Some((message, socket)))
+    let message = serde_json::from_slice(&bytes[..packet.length]).map_err(ChannelError::Unknown)?;
+    Ok(Some((message, packet.descriptors.into_iter().next())))
 }
 
 /// The longest message. The path of a Unix socket is the longest regular content, with 108 bytes; error messages are cut to fit.

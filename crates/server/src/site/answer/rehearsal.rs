@@ -2,14 +2,13 @@
 //!
 //! A server's consent, a server's response and the network of an unknown client are assumed, and noted.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use sealion_http::{HttpTime, Request, Status};
 
 use super::{Answering, Client, Site};
 use crate::response::Response;
 use crate::site::route::RouteNumber;
 use crate::upstream::Inbound;
+use crate::values::Mutex;
 
 /// The notes of an answer that is rehearsed.
 #[derive(Debug, Default)]
@@ -58,18 +57,14 @@ pub(in crate::site) struct Rehearsed {
 }
 
 impl Rehearsal {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes the first refusal.
     pub(super) fn note_refusal(&self, refusal: impl FnOnce() -> Refusal) {
-        self.notes().refusal.get_or_insert_with(refusal);
+        self.0.lock().refusal.get_or_insert_with(refusal);
     }
 
     /// Notes that another server has to consent.
     pub(super) fn note_consent(&self, url: String) {
-        let consents = &mut self.notes().consents;
+        let consents = &mut self.0.lock().consents;
         if !consents.contains(&url) {
             consents.push(url);
         }
@@ -77,13 +72,13 @@ impl Rehearsal {
 
     /// Notes that networks decide.
     pub(super) fn note_networks(&self, networks: Networks) {
-        let notes = &mut self.notes().networks;
+        let notes = &mut self.0.lock().networks;
         *notes = networks.max(*notes);
     }
 
     /// The response in place of a server's response.
     pub(super) fn forward(&self, upstream: &str) -> Response {
-        self.notes().upstream = Some(upstream.into());
+        self.0.lock().upstream = Some(upstream.into());
         let mut response = Response::plain(Status::OK);
         response.fields.forwarded = true;
         response
@@ -96,5 +91,5 @@ pub(in crate::site) async fn rehearse(site: &Site, request: &Request<'_>, client
     let (answering, path) = Answering::new(site, request, client, now);
     let answering = Answering { rehearsal: Some(&rehearsal), ..answering };
     let Response { status, is_withheld, .. } = *answering.answer(path, &mut Inbound::default()).await;
-    Rehearsed { status, is_withheld, notes: rehearsal.0.into_inner().unwrap_or_else(PoisonError::into_inner) }
+    Rehearsed { status, is_withheld, notes: rehearsal.0.into_inner() }
 }

@@ -1,13 +1,14 @@
 //! The name of a rule in keys of the cache.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::digest::{Context, SHA256, digest};
 
 use super::ProxyConfig;
 use crate::site::fastcgi::Scripts;
+use crate::values::Mutex;
 
 /// The keys of a rule that change the server's response for a URL. Two rules that differ in one of them share no stored response.
 ///
@@ -94,7 +95,7 @@ fn stretched(secrets: &[u8]) -> [u8; 16] {
     static KNOWN: LazyLock<Mutex<HashMap<[u8; 32], [u8; 16]>>> = LazyLock::new(Mutex::default);
     let mut key = [0; 32];
     key.copy_from_slice(digest(&SHA256, secrets).as_ref());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     *known.entry(key).or_insert_with(|| {
         let mut bytes = [0; 16];
         let params = Params::new(MEMORY_KIB, ITERATIONS, 1, Some(bytes.len())).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, openat, syncfs, unlinkat};
 use rustix::io::Errno;
@@ -59,7 +59,7 @@ impl Directory {
 
     /// Keeps the directory from being left to another process, for as long as the guard lives. `None`: this process is not the owner.
     pub(in crate::store) fn keep(&self) -> Option<MutexGuard<'_, ()>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         self.is_owner().then_some(kept)
     }
 
@@ -70,7 +70,7 @@ impl Directory {
 
     /// Leaves the directory to another process. `is_clean`: everything that was written is to reach the disk first.
     pub(in crate::store) fn disown(&self, is_clean: bool) -> io::Result<()> {
-        let _nobody_writes = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let _nobody_writes = self.kept.lock();
         if !self.is_owner.swap(false, Ordering::AcqRel) {
             return Ok(());
         }

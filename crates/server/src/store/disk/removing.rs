@@ -19,7 +19,7 @@ impl Disk {
     /// Removes an object. Where another process owns the directory, it is not sent from here, and its file stays.
     pub(in crate::store) fn remove(&self, hash: u128) {
         if !self.is_loaded() {
-            let mut removals = self.removals();
+            let mut removals = self.removals.lock();
             if !self.directory.is_owner() && removals.while_loading.len() >= MOST_NOT_SENT {
                 removals.while_loading.clear();
             }
@@ -34,7 +34,7 @@ impl Disk {
 
     /// Removes an object that was asked for up to `at`. Does not block: a file that is getting its name right now stays, and is removed when it is found.
     pub(in crate::store) fn remove_older(&self, hash: u128, at: u64) {
-        if let Ok(latest) = self.latest[hash as usize % LOCKS].try_lock()
+        if let Some(latest) = self.latest[hash as usize % LOCKS].try_lock()
             && latest.peek(&hash).is_none_or(|asked| *asked <= at)
         {
             self.remove(hash);
@@ -49,12 +49,12 @@ impl Disk {
 
     /// Whether an object was removed while the index is being loaded, and not stored again.
     pub(super) fn is_removed(&self, hash: u128) -> bool {
-        !self.is_loaded() && self.removals().while_loading.contains(&hash)
+        !self.is_loaded() && self.removals.lock().while_loading.contains(&hash)
     }
 
     pub(in crate::store) fn remove_later(&self, hashes: Vec<u128>) {
         if !hashes.is_empty() {
-            self.queue(&mut self.removals(), hashes);
+            self.queue(&mut self.removals.lock(), hashes);
         }
     }
 
@@ -68,7 +68,7 @@ impl Disk {
 
     /// The directory has become this process's. The owner before may have stored new objects in place of the objects that were not to be sent.
     pub(super) fn forget_removed(&self) {
-        let mut removals = self.removals();
+        let mut removals = self.removals.lock();
         removals.while_loading.clear();
         self.index.clear();
     }

@@ -64,7 +64,7 @@ impl Disk {
             return !self.is_stopping();
         }
         self.keep_room();
-        let mut removals = self.removals();
+        let mut removals = self.removals.lock();
         if removals.is_left {
             // It became the owner meanwhile, and would keep the next process out.
             drop(removals);
@@ -121,7 +121,7 @@ impl Disk {
     }
 
     fn is_stopping(&self) -> bool {
-        self.removals().is_stopping
+        self.removals.lock().is_stopping
     }
 
     /// Fills the index: from the snapshot of an orderly stop, otherwise from the directory itself. After a failure, a later turn tries again.
@@ -138,7 +138,7 @@ impl Disk {
             }
         }
         self.is_loaded.store(true, Ordering::Release);
-        self.removals().while_loading = HashSet::new();
+        self.removals.lock().while_loading = HashSet::new();
         let Some(owned) = self.directory.owned() else { return };
         let former = owned.remove_former(|| {
             std::thread::sleep(Duration::from_millis(1));
@@ -170,7 +170,7 @@ impl Disk {
     pub(in crate::store) fn close(&self, is_clean: bool) {
         self.writer.stop();
         let _all_named = self.naming.write().unwrap_or_else(PoisonError::into_inner);
-        let mut removals = self.removals();
+        let mut removals = self.removals.lock();
         if std::mem::replace(&mut removals.is_stopping, true) {
             return;
         }
