@@ -17,6 +17,7 @@ from statistics import median
 
 csv.field_size_limit(1 << 30)
 LEAST = 50
+NOT_MEASURED = "not measured on this machine"
 figures, wrong = 0, []
 
 
@@ -176,12 +177,21 @@ def readme(root):
     }
     lines = {line[0]: line for line in table(text, "<!-- peers: bench/peers -->")}
     for name, cell in cells.items():
-        costs = [median(cost(row) for row in of(arm, **cell)) for arm in ("nginx", "user")]
-        for column, value in ((1, costs[0]), (2, costs[1]), (3, costs[1] / costs[0])):
-            check(f"README, {name}, column {column}", lines[name][column], value)
+        measured = {arm: of(arm, **cell) for arm in ("nginx", "user")}
+        costs = [median(map(cost, found)) if found else None for found in measured.values()]
+        for column, value in ((1, costs[0]), (2, costs[1]), (3, None not in costs and costs[1] / costs[0])):
+            if value:
+                check(f"README, {name}, column {column}", lines[name][column], value)
+            elif lines[name][column] != ("" if column == 3 else NOT_MEASURED):
+                wrong.append(f"README, {name}, column {column}: all rounds are void, {lines[name][column]!r} is shown")
         if cell.get("rate"):
             for column, arm in ((4, "nginx"), (5, "user")):
-                tails = [percentile(row["latency"], 0.99) for row in of(arm, **cell)]
+                tails = [percentile(row["latency"], 0.99) for row in measured[arm]]
+                if len(tails) < 5:
+                    # Too few rounds for an interval.
+                    if lines[name][column]:
+                        wrong.append(f"README, {name}, p99 of {arm}: {len(tails)} rounds have no interval")
+                    continue
                 shown = re.match(r"(.*) \((.*) to (.*)\)", lines[name][column])
                 for number, value in zip(shown.groups(), interval(tails)):
                     check(f"README, {name}, p99 of {arm}", number, value)

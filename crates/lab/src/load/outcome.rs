@@ -26,8 +26,8 @@ pub struct Outcome {
     /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection
     /// starts with the connect. Failed requests are left out.
     pub latency: Histogram<u64>,
-    /// From a request's start, as in `latency`, to its last byte sent, ns. In an open loop this is the client's own
-    /// delay, as long as connections are free.
+    /// In an open loop: from a request's intended start until its thread noticed it, ns, whether a connection was free or
+    /// not. This is the client's own delay.
     pub lag: Histogram<u64>,
     /// Durations of TCP connects, ns.
     pub connect: Histogram<u64>,

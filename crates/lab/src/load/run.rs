@@ -277,6 +277,7 @@ impl Thread<'_> {
         let mut shared = alone(shared).await?;
         let tally = shared.tally.get_mut();
         tally.started = shared.starts.started();
+        tally.lag = shared.starts.lag();
         Ok(shared.tally.into_inner())
     }
 
@@ -298,7 +299,7 @@ pub(super) fn shared(
 ) -> Result<Shared> {
     Ok(Shared {
         common: common(plan, thread, config, reference)?,
-        starts: Starts::new(schedule).context("cannot make a timer")?,
+        starts: Starts::new(schedule),
         tally: RefCell::new(Tally::new()),
         calls: plan.calls,
         timeout: plan.timeout,

@@ -77,7 +77,6 @@ impl Tally {
         self.requests += 1;
         self.body_bytes += answer.done.body;
         record(&mut self.latency, answer.ended - due);
-        record(&mut self.lag, answer.sent - due);
         record(&mut self.first_byte, answer.begun - answer.sent);
         record(&mut self.response, answer.ended - answer.sent);
         if let Some(began) = answer.body_began {

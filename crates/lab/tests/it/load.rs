@@ -182,6 +182,9 @@ fn an_open_loop_omits_no_wait() {
     assert!(outcome.latency.max() >= 500_000_000);
     // The last was due 190 ms after the start.
     assert!(outcome.latency.min() >= 305_000_000, "{}", outcome.latency.min());
+    // The client noticed each request in time, though its only connection was busy: that delay is the server's.
+    assert_eq!(outcome.lag.len(), 20);
+    assert!(outcome.lag.value_at_quantile(0.5) < outcome.latency.min(), "{}", outcome.lag.value_at_quantile(0.5));
 }
 
 #[test]

@@ -76,7 +76,9 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
         let format = if idle { units::bytes } else { units::time };
         let mut line = vec![label(row)];
         for arm in &arms {
-            line.push(value(arm).map(format).unwrap_or_default());
+            let is_void = of(arm).is_some_and(|measured| measured.rounds.is_empty() && !measured.voids.is_empty());
+            let missing = if is_void { NOT_MEASURED } else { "" };
+            line.push(value(arm).map_or_else(|| missing.to_owned(), format));
             if *arm != baseline {
                 let ratio =
                     value(arm).zip(value(like(arm, &arms, baseline))).map(|(value, base)| units::ratio(value / base));
@@ -161,14 +163,49 @@ fn beside(cells: &[&Measured], measured: &Measured) -> Option<(Percentile, Ratio
     Some((measured.percentile(0.99)?, ratio))
 }
 
-/// A row of the cell, for the values that all rounds share.
+/// A row of the cell, for the values that all rounds share. An open loop whose client was always late has void rows only.
 fn any(measured: &Measured) -> Option<&Row> {
-    measured.rounds.first()
+    measured.rounds.first().or_else(|| measured.voids.iter().find(|row| row.rate.is_some()))
 }
+
+const NOT_MEASURED: &str = "not measured on this machine";
 
 #[cfg(test)]
 mod tests {
-    use super::like;
+    use super::super::super::figures::gather;
+    use super::{NOT_MEASURED, like, table};
+    use crate::row::Row;
+
+    fn row(arm: &str, rate: Option<f64>, void: &str) -> Row {
+        Row {
+            study: "peers".into(),
+            cell: if rate.is_some() { "half" } else { "closed" }.into(),
+            arm: arm.into(),
+            size: 1024,
+            connections: 64,
+            rate,
+            requests: 10,
+            server_cpu: Some(70_000),
+            void: void.into(),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_cell_whose_rounds_are_all_void_is_named_and_has_no_figure() {
+        let late = |arm| row(arm, Some(1000.0), "the client was late");
+        let rows = vec![row("nginx", None, ""), row("user", None, ""), late("nginx"), row("user", Some(1000.0), "")];
+        let cells = gather(rows);
+        let table = table(&cells.iter().collect::<Vec<_>>(), "nginx");
+        let lines: Vec<[&str; 4]> = table.rows.iter().map(|row| [0, 1, 2, 3].map(|at| row[at].as_str())).collect();
+        assert_eq!(
+            lines,
+            [["1 kB", "7.00 µs", "7.00 µs", "1.00"], ["1 kB, half the load", NOT_MEASURED, "7.00 µs", ""]]
+        );
+        let cells = gather(vec![row("nginx", None, ""), row("user", None, ""), late("nginx"), late("user")]);
+        let table = super::table(&cells.iter().collect::<Vec<_>>(), "nginx");
+        assert_eq!(table.rows[1][..4], ["1 kB, half the load", NOT_MEASURED, NOT_MEASURED, ""]);
+    }
 
     #[test]
     fn an_arm_without_a_log_is_compared_with_one_without() {
