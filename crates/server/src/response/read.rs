@@ -1,6 +1,5 @@
 //! A range of a file in memory.
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use sealion_tls::content::Reader;
 
 use crate::files::resolve::SiteFile;
+use crate::values::Mutex;
 
 /// Bytes of a buffer that is used again.
 const BUFFER: usize = 64 << 10;
@@ -23,24 +23,26 @@ const SHORT: usize = BUFFER / 2;
 /// 1.01, beside other work, Linux 6.18, 2026-11-28).
 const KEPT: usize = 32;
 
+/// Free buffers of a thread. Each buffer in use holds it too.
+type Pool = Arc<Mutex<Vec<Box<[u8]>>>>;
+
 thread_local! {
-    static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-    /// Buffers that are not in `FREE`.
-    static IN_USE: Cell<usize> = const { Cell::new(0) };
+    static POOL: Pool = Pool::default();
 }
 
-/// A buffer, which goes back to the thread that drops it.
+/// A buffer, which goes back to the thread that took it. Another thread may drop it.
 struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
+    pool: Pool,
 }
 
 impl Buffer {
     /// An empty buffer, behind whose end bytes of another file may be.
     fn take() -> Self {
-        let bytes = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER].into());
-        IN_USE.set(IN_USE.get() + 1);
-        Buffer { bytes, filled: 0 }
+        let pool = POOL.with(Arc::clone);
+        let bytes = pool.lock().pop().unwrap_or_else(|| vec![0; BUFFER].into());
+        Buffer { bytes, filled: 0, pool }
     }
 }
 
@@ -52,17 +54,13 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        // A thread that ends has no place for it.
-        let _ = FREE.try_with(|free| {
-            let Ok(mut free) = free.try_borrow_mut() else { return };
-            free.push(bytes);
-            IN_USE.set(IN_USE.get() - 1);
-            if IN_USE.get() == 0 {
-                free.truncate(KEPT);
-                free.shrink_to(KEPT);
-            }
-        });
+        let mut free = self.pool.lock();
+        free.push(std::mem::take(&mut self.bytes));
+        // The thread and this buffer hold it, and no other buffer.
+        if Arc::strong_count(&self.pool) <= 2 {
+            free.truncate(KEPT);
+            free.shrink_to(KEPT);
+        }
     }
 }
 
@@ -90,7 +88,7 @@ mod tests {
 
     #[test]
     fn buffers_are_used_again_and_few_are_kept() {
-        let free = || FREE.with_borrow(Vec::len);
+        let free = || POOL.with(|pool| pool.lock().len());
         let mut buffers: Vec<_> = (0..KEPT + 5).map(|_| Buffer::take()).collect();
         assert_eq!(free(), 0);
         let mut last = buffers.pop().expect("a buffer");
@@ -106,5 +104,13 @@ mod tests {
         assert_eq!((again.bytes.as_ptr(), again.as_ref().len()), (place, 0));
         drop((again, buffers));
         assert_eq!(free(), KEPT);
+    }
+
+    #[test]
+    fn a_buffer_that_another_thread_drops_goes_back() {
+        let kept = Buffer::take();
+        let before = kept.pool.lock().len();
+        std::thread::spawn(move || drop(kept)).join().unwrap();
+        assert_eq!(POOL.with(|pool| (pool.lock().len(), Arc::strong_count(pool))), (before + 1, 1));
     }
 }

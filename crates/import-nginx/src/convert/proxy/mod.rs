@@ -193,7 +193,7 @@ pub(super) fn elsewhere(
     table.set("path", format!("^~ {prefix}/"));
     table.set("internal", true);
     let level = place.level.flattened();
-    let variables = place.variables.in_case("uri", ITS_PATH).in_case("document_uri", ITS_PATH);
+    let variables = with_its_path(place.variables);
     let place = Place { level: &level, variables: &variables, ..place };
     if guards::write(context, &mut table, &level, place.locations) {
         settings::write(context, &mut table, &level, place.variables);
@@ -225,6 +225,11 @@ pub(super) enum ItsPath {
 /// Its placeholder.
 const ITS_PATH: &str = "{its_path}";
 
+/// The variables where `$uri` is [`ITS_PATH`].
+fn with_its_path(variables: &Variables) -> Variables {
+    variables.in_case("uri", ITS_PATH).in_case("document_uri", ITS_PATH)
+}
+
 /// The path that a server gets behind `rewrite … break`, where its URL names one by a variable. `None`: the rewritten path, which is `to`. `is_raw`: whether
 /// that has the query of the client.
 pub(super) fn sent_rewritten(
@@ -237,8 +242,7 @@ pub(super) fn sent_rewritten(
         return Ok(None);
     }
     let (path, query) = to.split_once('?').map_or((to, None), |(path, query)| (path, Some(query)));
-    let marked = variables.in_case("uri", ITS_PATH).in_case("document_uri", ITS_PATH);
-    let url = marked.template(context, pass.first())?;
+    let url = with_its_path(variables).template(context, pass.first())?;
     let (_, rest) = url.split_once("://").unwrap_or(("", &url));
     if rest.starts_with("unix:") {
         return Err("the path behind a socket depends on the request: name an [[upstream]]".into());

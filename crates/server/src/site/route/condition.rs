@@ -549,7 +549,7 @@ impl Condition {
                     _ if referer.is_empty() => *none,
                     None => *blocked,
                     Some((_, rest)) => {
-                        // Browsers send a path. What a client writes into a host is no name of it.
+                        // As in nginx, a slash alone ends the host: `good.test?x` is another host.
                         let authority = rest.split('/').next().unwrap_or_default();
                         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_ascii_lowercase();
                         hosts.iter().any(|pattern| pattern.matches(&host))
