@@ -204,7 +204,7 @@ fn matches(
         if let Some(last) = groups.0.last_mut().filter(|_| is_of_client) {
             last.push_str("{is_args}{query}");
         }
-        let path = Some(format!("~ {}{own}", if sign == "~*" { path::IGNORES_CASE } else { "" }));
+        let path = Some(format!("~ {}{own}", path::flag_of_case(sign == "~*")));
         return Ok(Asked { condition: Condition::Always, path, is_of_client, groups: Some(groups) });
     }
     if template == "{method}"

@@ -119,7 +119,7 @@ fn page_of_url(context: &mut Context, page: &str, status: Option<&str>, variable
         Some(code) => code.parse::<i64>().ok()?,
     };
     let is_url = page.starts_with("http://") || page.starts_with("https://");
-    if !is_url || !matches!(status, 301 | 302 | 303 | 307 | 308) {
+    if !is_url || !is_redirect(status) {
         return None;
     }
     Some(target(variables.template(context, page).ok()?, status.into()))
@@ -162,17 +162,16 @@ pub(super) fn has_pages(server: &Directive, page: &str) -> bool {
 
 /// Whether the status of an error page is the status of a redirect, and its location redirects.
 fn redirects(level: &Level<'_>, status: &str, page: &str) -> bool {
-    let is_redirect = |status: &str| matches!(status, "301" | "302" | "303" | "307" | "308");
-    let redirects = |inner: &Directive| inner.name == "return" && is_redirect(inner.first());
-    let leads = |inner: &&Directive| inner.name == "location" && Path::of(inner).is_ok_and(|path| path.has(page));
-    let locations = level.of_locations();
+    let is_redirect = |status: &str| status.parse().is_ok_and(is_redirect);
+    let leads = |inner: &Directive| inner.name == "location" && Path::of(inner).is_ok_and(|path| path.has(page));
+    let returns = |inner: &Directive| inner.name == "return" && is_redirect(inner.first());
     is_redirect(status)
-        && locations
-            .own()
-            .iter()
-            .copied()
-            .filter(|inner| leads(inner))
-            .any(|location| location.children().iter().any(redirects))
+        && level.of_locations().own().iter().any(|inner| leads(inner) && inner.children().iter().any(returns))
+}
+
+/// Whether a status leads to another address.
+fn is_redirect(status: i64) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 fn sets_pages(location: &Directive) -> bool {

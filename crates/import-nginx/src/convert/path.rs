@@ -81,9 +81,7 @@ impl Path {
                 self.key_with_folder().map(|key| key + "*")
             }
             Path::Prefix { .. } => self.key_with_folder(),
-            Path::Expression { text, ignores_case } => {
-                Some(format!("~ {}{text}", if *ignores_case { IGNORES_CASE } else { "" }))
-            }
+            Path::Expression { text, ignores_case } => Some(format!("~ {}{text}", flag_of_case(*ignores_case))),
             Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Named(_) | Path::Inherited => None,
         }
@@ -100,9 +98,7 @@ impl Path {
         match self.clone().with_newline() {
             Path::Prefix { text, .. } => Some(format!("~ ^{}", values::literally(&text))),
             // In bytes, as routes match.
-            Path::Expression { text, ignores_case } => {
-                Some(format!("~ (?s-u){}{text}", if ignores_case { IGNORES_CASE } else { "" }))
-            }
+            Path::Expression { text, ignores_case } => Some(format!("~ (?s-u){}{text}", flag_of_case(ignores_case))),
             Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Exact(_) | Path::Named(_) | Path::Inherited => None,
         }
@@ -174,8 +170,10 @@ impl Path {
     }
 }
 
-/// The flag of expressions that ignore case. `~*` of a route is meant for guards: it has more paths, such as those with a dot behind the ending.
-pub(super) const IGNORES_CASE: &str = "(?i)";
+/// The flag of an expression that may ignore case. `~*` of a route is meant for guards: it has more paths, such as those with a dot behind the ending.
+pub(super) fn flag_of_case(ignores_case: bool) -> &'static str {
+    if ignores_case { "(?i)" } else { "" }
+}
 
 /// Whether the star at the end of a prefix would stand for all paths beneath it.
 pub(super) fn ends_in_star(text: &str) -> bool {
