@@ -34,6 +34,9 @@ pub(crate) trait Connection {
     /// Bytes of responses that were sent.
     fn sent(&self) -> u64;
 
+    /// Frees what the next request can make again.
+    fn rest(&mut self) {}
+
     /// Hands the sending side over to the kernel, before `upcoming` bytes of a response. Returns how long that took.
     async fn offload(&mut self, upcoming: u64) -> Result<Duration, MoveError>;
 }

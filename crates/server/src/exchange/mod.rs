@@ -118,7 +118,10 @@ pub(crate) enum End {
 
 /// Waits for the end of an idle connection: timed out, drained, passed on, or evicted. An eviction is taken back while the client has not taken all that
 /// was sent to it: that would be lost with the connection.
-pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -> Poll<End> {
+pub(crate) fn poll_idle_end(connection: &mut impl Connection, idle: &mut Idle<'_>) -> Poll<End> {
+    if idle.rests() {
+        connection.rest();
+    }
     match ready!(idle.poll_closing(Moment::now)) {
         Closing::Evicted if connection.has_undelivered() => {
             idle.postpone(Moment::now());

@@ -161,7 +161,7 @@ impl<'a> Http3<'a> {
             return Poll::Ready(());
         }
         self.protocol.shrink();
-        poll_idle_end(&self.link, &mut self.idle).map(|end| {
+        poll_idle_end(&mut self.link, &mut self.idle).map(|end| {
             if let (End::Evicted, Some(worker)) = (end, metrics::worker()) {
                 worker.evicted.add(1);
             }

@@ -38,7 +38,8 @@ pub(crate) struct IdleConnections {
 
 #[derive(Debug)]
 struct Connection {
-    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the [`Moment`] at which the connection became idle.
+    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the [`Moment`] at which the connection became idle, with [`RESTS`] or
+    /// without.
     since: AtomicU64,
     /// Wakes its task.
     waker: Waker,
@@ -47,6 +48,9 @@ struct Connection {
 const BUSY: u64 = 0;
 const EVICTED: u64 = u64::MAX;
 const TIMED_OUT: u64 = u64::MAX - 1;
+
+/// The lowest bit of the time of a connection that has been idle for [`REST_AFTER`]. Others have the bit zero.
+const RESTS: u64 = 1;
 
 /// They pass to another process, if they can.
 const PASS: u8 = 1;
@@ -72,11 +76,15 @@ pub(crate) enum Closing {
 /// within this time. Without it, a server whose connections are all in use would spend its time on handshakes.
 const MIN_IDLE: Duration = Duration::from_secs(1);
 
+/// The idle time after which a connection frees what its next request can make again. That costs a wake-up and a
+/// microsecond, which connections in steady use do not pay.
+const REST_AFTER: Duration = Duration::from_secs(2);
+
 /// The time until the search is repeated if no connection is idle, or the evicted connection has not made room.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum time between two calls of [`IdleConnections::close_expired`], after which a shorter timeout of a new
-/// configuration applies.
+/// configuration applies, and connections rest.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest kernel tick (CONFIG_HZ=100): a [`Moment`] may be too early by as much. It is added, so that no connection
@@ -113,13 +121,14 @@ impl IdleConnections {
             if age < MIN_IDLE {
                 return MIN_IDLE - age;
             }
-            if connection.close(since, EVICTED) {
+            if connection.tell(since, EVICTED) {
                 return PAUSE;
             }
         }
     }
 
-    /// Closes every connection that has been idle for `timeout`. Returns the time after which to call again.
+    /// Closes every connection that has been idle for `timeout`, and tells the others to rest after [`REST_AFTER`].
+    /// Returns the time after which to call again.
     pub(crate) fn close_expired(&self, now: Moment, timeout: Duration) -> Duration {
         let timeout = timeout + TICK;
         let mut next = timeout.min(MAX_PAUSE);
@@ -131,11 +140,17 @@ impl IdleConnections {
             }
             for connection in (from..from + STRIDE).filter_map(|key| open.get(key)) {
                 let Some(since) = connection.idle_since() else { continue };
-                match timeout.checked_sub(age(since, now)) {
+                let age = age(since, now);
+                match timeout.checked_sub(age) {
                     None | Some(Duration::ZERO) => {
-                        connection.close(since, TIMED_OUT);
+                        connection.tell(since, TIMED_OUT);
                     }
-                    Some(left) => next = next.min(left),
+                    Some(left) => {
+                        next = next.min(left);
+                        if age >= REST_AFTER && since & RESTS == 0 {
+                            connection.tell(since, since | RESTS);
+                        }
+                    }
                 }
             }
             from += STRIDE;
@@ -169,6 +184,11 @@ impl IdleConnections {
     }
 }
 
+/// A time without [`RESTS`] that is not [`BUSY`].
+fn awake(since: u64) -> u64 {
+    since.max(2) & !RESTS
+}
+
 fn age(since: u64, now: Moment) -> Duration {
     Duration::from_nanos(now.0.saturating_sub(since))
 }
@@ -179,9 +199,9 @@ impl Connection {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| ![BUSY, EVICTED, TIMED_OUT].contains(since))
     }
 
-    /// Tells the connection to close. `false`: it is no longer idle since `since`.
-    fn close(&self, since: u64, how: u64) -> bool {
-        let told = self.since.compare_exchange(since, how, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    /// Tells the connection to close or to rest. `false`: it is no longer idle since `since`.
+    fn tell(&self, since: u64, what: u64) -> bool {
+        let told = self.since.compare_exchange(since, what, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if told {
             self.waker.wake_by_ref();
         }
@@ -202,7 +222,7 @@ impl Idle<'_> {
 
     /// The connection has been idle since then.
     pub(crate) fn resume(&self, Moment(since): Moment) {
-        self.connection.since.store(since.max(1), Ordering::Release);
+        self.connection.since.store(awake(since), Ordering::Release);
     }
 
     /// Since when the connection has been idle. Now, if it is not.
@@ -210,12 +230,17 @@ impl Idle<'_> {
         self.connection.idle_since().map_or_else(Moment::now, Moment)
     }
 
+    /// Whether the connection has been told to rest, and is still idle.
+    pub(crate) fn rests(&self) -> bool {
+        self.connection.idle_since().is_some_and(|since| since & RESTS != 0)
+    }
+
     /// Marks the connection as idle. Ready if it must close or pass. A connection that is already idle keeps its time.
     pub(crate) fn poll_closing(&mut self, now: impl FnOnce() -> Moment) -> Poll<Closing> {
         let since = &self.connection.since;
         let mut seen = since.load(Ordering::Acquire);
         if seen == BUSY {
-            seen = now().0.max(1);
+            seen = awake(now().0);
             // Only this connection changes BUSY, when it ends its work. SeqCst orders this before the load of
             // `then`.
             since.store(seen, Ordering::SeqCst);
@@ -234,7 +259,7 @@ impl Idle<'_> {
 
     /// Cancels an eviction: the connection counts as idle since `now`, and another connection makes room.
     pub(crate) fn postpone(&self, now: Moment) {
-        self.connection.since.store(now.0.max(1), Ordering::Release);
+        self.connection.since.store(awake(now.0), Ordering::Release);
     }
 
     /// Marks the connection as busy. `false`: it was just evicted, and its slot is promised to another.
@@ -252,6 +277,8 @@ impl Drop for Idle<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Wake;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
@@ -330,6 +357,39 @@ mod tests {
             "a shorter timeout"
         );
         assert_eq!(told(&mut connections[1..]), [Some(Closing::TimedOut)]);
+    }
+
+    #[test]
+    fn a_connection_rests_once_in_each_idle_time() {
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        struct Count(AtomicU64);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let woken = Arc::new(Count(AtomicU64::new(0)));
+        let all = IdleConnections::default();
+        let mut idle = all.register(Waker::from(Arc::clone(&woken)));
+        all.close_expired(at(9), TIMEOUT);
+        assert!(!idle.rests(), "a busy connection");
+        for (since, wakes) in [(10, 1), (20, 2)] {
+            assert_eq!(idle.poll_closing(|| at(since)), Poll::Pending);
+            all.close_expired(at(since + 1), TIMEOUT);
+            assert!(!idle.rests());
+            for later in [2, 3, 4] {
+                all.close_expired(at(since + later), TIMEOUT);
+                assert!(idle.rests());
+            }
+            assert_eq!(idle.poll_closing(|| unreachable!("it is idle already")), Poll::Pending);
+            assert_eq!(woken.0.load(Ordering::Relaxed), wakes);
+            assert!(idle.begin());
+            assert!(!idle.rests());
+        }
+        assert_eq!(idle.poll_closing(|| at(30)), Poll::Pending);
+        all.close_expired(at(32), TIMEOUT);
+        all.close_expired(at(91), TIMEOUT);
+        assert_eq!(told(&mut [idle]), [Some(Closing::TimedOut)], "a connection at rest");
     }
 
     #[test]

@@ -20,6 +20,10 @@ impl Connection for TlsStream {
         self.aead()
     }
 
+    fn rest(&mut self) {
+        self.rest();
+    }
+
     fn path(&self) -> SealedBy {
         self.path()
     }

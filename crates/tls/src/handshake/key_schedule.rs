@@ -42,8 +42,7 @@ impl TrafficSecrets {
 
 /// The source of a connection's keys. TLS 1.2 has no next keys.
 pub(crate) enum KeySchedule {
-    /// The keys of the client's data. An [`Opener`](crate::record::Opener) does not give its own back.
-    Tls12(TrafficKeys),
+    Tls12,
     Tls13(Tls13Schedule),
 }
 
@@ -62,15 +61,10 @@ pub(crate) struct Tls13Schedule {
 pub(crate) struct NoNextKeys;
 
 impl KeySchedule {
-    /// `secrets`: the secrets of the finished handshake. `rx`: the keys of the client's data. `None`: a TLS 1.3 handshake lacks secrets.
-    pub(super) fn new(
-        suite: SupportedCipherSuite,
-        aead: Aead,
-        secrets: TrafficSecrets,
-        rx: TrafficKeys,
-    ) -> Option<Self> {
+    /// `secrets`: the secrets of the finished handshake. `None`: a TLS 1.3 handshake lacks secrets.
+    pub(super) fn new(suite: SupportedCipherSuite, aead: Aead, secrets: TrafficSecrets) -> Option<Self> {
         match suite {
-            SupportedCipherSuite::Tls12(_) => Some(Self::Tls12(rx)),
+            SupportedCipherSuite::Tls12(_) => Some(Self::Tls12),
             SupportedCipherSuite::Tls13(suite) => {
                 let (client, server) = (secrets.client?, secrets.server?);
                 Some(Self::Tls13(Tls13Schedule { suite, aead, client, server }))

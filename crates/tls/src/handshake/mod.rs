@@ -226,7 +226,7 @@ pub(crate) async fn accept(
     let tx = secrets::traffic_keys(info.version, &tx)?;
     let rx = secrets::traffic_keys(info.version, &rx)?;
     let opener = Opener::new(&rx, rx_sequence);
-    let schedule = suite.and_then(|suite| KeySchedule::new(suite, tx.aead(), callbacks.secrets, rx));
+    let schedule = suite.and_then(|suite| KeySchedule::new(suite, tx.aead(), callbacks.secrets));
     Ok(Finished {
         tx: (tx, tx_sequence),
         opener,

@@ -10,7 +10,7 @@ pub mod seal;
 pub use open::{OpenError, Opened, Opener};
 pub use seal::{KernelRefused, SealError, Sealer};
 
-use aws_lc_rs::aead;
+use aws_lc_rs::aead::{self, LessSafeKey, UnboundKey};
 use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Iv, RecordType, Version, nonce};
 
 /// Bytes of a record's header: type, version, length (RFC 8446 §5.1).
@@ -156,16 +156,49 @@ impl TrafficKeys {
         }
     }
 
-    fn aead_key(&self) -> aead::LessSafeKey {
-        let key = aead::UnboundKey::new(self.aead.algorithm(), self.key.as_bytes())
-            .expect("the length was checked when the keys were made");
-        aead::LessSafeKey::new(key)
+    /// For an [`Opener`] alone: a second [`Sealer`] would repeat nonces.
+    fn to_open(&self) -> Self {
+        let (key, iv) = self.as_bytes();
+        Self::new(self.version, self.aead, key, iv)
     }
 }
 
 impl std::fmt::Debug for TrafficKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TrafficKeys({:?}, {:?})", self.version, self.aead)
+    }
+}
+
+/// The keys of one direction, with the expanded key while records are sealed or opened: it takes 600 bytes, ten times
+/// as much as the keys.
+struct LazyCipher {
+    keys: TrafficKeys,
+    /// `None`: before the first record, and at rest.
+    expanded: Option<Box<LessSafeKey>>,
+}
+
+impl LazyCipher {
+    fn new(keys: TrafficKeys) -> Self {
+        Self { keys, expanded: None }
+    }
+
+    /// The expanded key, and the IV.
+    fn expanded(&mut self) -> (&LessSafeKey, &[u8; 12]) {
+        let Self { keys, expanded } = self;
+        let key = expanded.get_or_insert_with(|| {
+            let key = UnboundKey::new(keys.aead.algorithm(), keys.key.as_bytes());
+            Box::new(LessSafeKey::new(key.expect("the length was checked when the keys were made")))
+        });
+        (key, &keys.iv)
+    }
+
+    /// Frees the expanded key. The next record expands it again, in less than a microsecond.
+    fn rest(&mut self) {
+        self.expanded = None;
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::of(&self.keys)
     }
 }
 

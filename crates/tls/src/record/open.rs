@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
-use sealion_ktls::{Iv, Version};
+use aws_lc_rs::aead::{Aad, Nonce};
+use sealion_ktls::Version;
 
-use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
+use super::{
+    ContentType, HEADER_LEN, LazyCipher, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce,
+};
 use crate::AlertDescription;
 
 /// Opens the records of one direction in order.
 pub struct Opener {
-    key: LessSafeKey,
-    iv: Iv,
-    layout: Layout,
+    cipher: LazyCipher,
     sequence: u64,
 }
 
@@ -75,12 +75,17 @@ impl std::error::Error for OpenError {}
 impl Opener {
     /// Starts at sequence number `sequence`.
     pub fn new(keys: &TrafficKeys, sequence: u64) -> Self {
-        Self { key: keys.aead_key(), iv: keys.iv.clone(), layout: Layout::of(keys), sequence }
+        Self { cipher: LazyCipher::new(keys.to_open()), sequence }
     }
 
-    /// The number of the next record.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
+    /// The number of the next record, and the keys.
+    pub(crate) fn into_parts(self) -> (u64, TrafficKeys) {
+        (self.sequence, self.cipher.keys)
+    }
+
+    /// Frees what the next record can make again: 600 bytes.
+    pub fn rest(&mut self) {
+        self.cipher.rest();
     }
 
     /// Skips the next record, so that the record after it opens. The skipped content is not authenticated.
@@ -90,7 +95,8 @@ impl Opener {
 
     /// Bytes that sealing adds to a payload, without TLS 1.3 padding.
     pub fn added_len(&self) -> usize {
-        self.layout.prefix() + self.layout.suffix()
+        let layout = self.cipher.layout();
+        layout.prefix() + layout.suffix()
     }
 
     /// The length of the first record in `bytes`, header included; `None` until the header is complete. Rejects an
@@ -102,7 +108,8 @@ impl Opener {
         let Some(&[outer_type, major, _, hi, lo]) = bytes.first_chunk::<HEADER_LEN>() else {
             return Ok(None);
         };
-        let may_come = match self.layout.version {
+        let layout = self.cipher.layout();
+        let may_come = match layout.version {
             // RFC 8446 §5: after the handshake everything is protected, hence application data.
             Version::Tls13 => outer_type == ContentType::ApplicationData as u8,
             Version::Tls12 => ContentType::from_wire(outer_type).is_some(),
@@ -111,11 +118,11 @@ impl Opener {
             return Err(OpenError::UnexpectedType(outer_type));
         }
         // RFC 8446 §5.1: legacy_record_version must be ignored.
-        if self.layout.version == Version::Tls12 && major != 3 {
+        if layout.version == Version::Tls12 && major != 3 {
             return Err(OpenError::BadVersion);
         }
         let len = usize::from(u16::from_be_bytes([hi, lo]));
-        if len > self.layout.max_ciphertext() {
+        if len > layout.max_ciphertext() {
             return Err(OpenError::RecordOverflow);
         }
         Ok(Some(HEADER_LEN + len))
@@ -130,33 +137,35 @@ impl Opener {
             Some(len) if len == record.len() => {}
             _ => return Err(OpenError::TooShort),
         }
-        let prefix = self.layout.prefix();
+        let layout = self.cipher.layout();
+        let prefix = layout.prefix();
         let Some(payload_len) = record.len().checked_sub(prefix + TAG_LEN) else {
             return Err(OpenError::TooShort);
         };
         let (head, sealed) = record.split_at_mut(prefix);
         let header: [u8; HEADER_LEN] = *head.first_chunk().ok_or(OpenError::TooShort)?;
-        let nonce = match self.layout.nonces {
-            Nonces::Implicit => implicit_nonce(&self.iv, self.sequence),
+        let (key, iv) = self.cipher.expanded();
+        let nonce = match layout.nonces {
+            Nonces::Implicit => implicit_nonce(iv, self.sequence),
             Nonces::Explicit => {
-                let mut nonce = **self.iv;
+                let mut nonce = *iv;
                 nonce[4..].copy_from_slice(&head[HEADER_LEN..]);
                 nonce
             }
         };
         let nonce = Nonce::assume_unique_for_key(nonce);
-        match self.layout.version {
-            Version::Tls13 => self.key.open_in_place(nonce, Aad::from(header), sealed),
+        match layout.version {
+            Version::Tls13 => key.open_in_place(nonce, Aad::from(header), sealed),
             Version::Tls12 => {
                 let aad = aad_tls12(self.sequence, [header[0], header[1], header[2]], payload_len);
-                self.key.open_in_place(nonce, Aad::from(aad), sealed)
+                key.open_in_place(nonce, Aad::from(aad), sealed)
             }
         }
         .map_err(|_| OpenError::BadRecordMac)?;
         self.sequence += 1;
 
         let mut end = prefix + payload_len;
-        let content_type = match self.layout.version {
+        let content_type = match layout.version {
             Version::Tls12 => header[0],
             Version::Tls13 => {
                 // RFC 8446 §5.4: the whole TLSInnerPlaintext, with type and padding, is bounded.

@@ -2,20 +2,20 @@
 
 use std::os::fd::AsFd;
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use aws_lc_rs::aead::{Aad, Nonce};
 use sealion_ktls::{Tx, Version, handover, nonce};
 
-use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
+use super::{
+    ContentType, HEADER_LEN, LazyCipher, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce,
+};
 
 /// Seals the records of one direction under one key, each under the next sequence number.
 ///
 /// The sealer owns the keys, and the sequence number only increases, so no number seals two records. Moving the keys to
 /// the kernel consumes the sealer.
 pub struct Sealer {
-    /// Kept for the kernel; wiped on drop.
-    keys: TrafficKeys,
-    key: LessSafeKey,
-    layout: Layout,
+    /// With the keys for the kernel; wiped on drop.
+    cipher: LazyCipher,
     sequence: u64,
     limit: u64,
 }
@@ -47,7 +47,7 @@ impl Sealer {
     ///
     /// The caller ensures that these keys have sealed no record from `sequence` on.
     pub fn new(keys: TrafficKeys, sequence: u64, limit: u64) -> Self {
-        Self { key: keys.aead_key(), layout: Layout::of(&keys), keys, sequence, limit }
+        Self { cipher: LazyCipher::new(keys), sequence, limit }
     }
 
     /// Hands keys and sequence number to the kernel, which then seals every record of `socket`. All records of this
@@ -56,7 +56,7 @@ impl Sealer {
     /// # Errors
     /// [`KernelRefused`], with the sealer, which can continue.
     pub fn into_kernel<S: AsFd>(self, socket: S) -> Result<Tx<S>, KernelRefused<S>> {
-        handover::tx(socket, &self.keys.crypto_info(self.sequence)).map_err(|refused| KernelRefused {
+        handover::tx(socket, &self.cipher.keys.crypto_info(self.sequence)).map_err(|refused| KernelRefused {
             sealer: self,
             socket: refused.socket,
             error: refused.error,
@@ -65,7 +65,7 @@ impl Sealer {
 
     /// The number of the next record, and the keys.
     pub(crate) fn into_parts(self) -> (u64, TrafficKeys) {
-        (self.sequence, self.keys)
+        (self.sequence, self.cipher.keys)
     }
 
     /// Continues under the next keys of the direction, from record 0. The old keys are wiped.
@@ -73,14 +73,20 @@ impl Sealer {
         *self = Self::new(keys, 0, self.limit);
     }
 
+    /// Frees what the next record can make again: 600 bytes.
+    pub fn rest(&mut self) {
+        self.cipher.rest();
+    }
+
     /// The number of bytes before a record's payload.
     pub fn prefix_len(&self) -> usize {
-        self.layout.prefix()
+        self.cipher.layout().prefix()
     }
 
     /// The length of a whole record with `payload` bytes.
     pub fn sealed_len(&self, payload: usize) -> usize {
-        self.layout.prefix() + payload + self.layout.suffix()
+        let layout = self.cipher.layout();
+        layout.prefix() + payload + layout.suffix()
     }
 
     /// The number of the next record.
@@ -106,13 +112,14 @@ impl Sealer {
         if self.sequence >= self.limit.saturating_add(spare) {
             return Err(SealError::KeyExhausted);
         }
-        let prefix = self.layout.prefix();
-        let payload = record.len() - prefix - self.layout.suffix();
+        let layout = self.cipher.layout();
+        let prefix = layout.prefix();
+        let payload = record.len() - prefix - layout.suffix();
         assert!(payload <= MAX_PLAINTEXT, "a record takes at most {MAX_PLAINTEXT} bytes");
         let wire_len = ((record.len() - HEADER_LEN) as u16).to_be_bytes();
         let tag_at = record.len() - TAG_LEN;
 
-        let outer_type = match self.layout.version {
+        let outer_type = match layout.version {
             Version::Tls12 => content_type as u8,
             Version::Tls13 => {
                 record[prefix + payload] = content_type as u8;
@@ -121,23 +128,24 @@ impl Sealer {
         };
         let header = [outer_type, 3, 3, wire_len[0], wire_len[1]];
         record[..HEADER_LEN].copy_from_slice(&header);
-        let nonce = match self.layout.nonces {
-            Nonces::Implicit => implicit_nonce(&self.keys.iv, self.sequence),
+        let (key, iv) = self.cipher.expanded();
+        let nonce = match layout.nonces {
+            Nonces::Implicit => implicit_nonce(iv, self.sequence),
             Nonces::Explicit => {
-                let explicit = nonce::explicit(&self.keys.iv, self.sequence);
+                let explicit = nonce::explicit(iv, self.sequence);
                 record[HEADER_LEN..prefix].copy_from_slice(&explicit);
-                let mut nonce = **self.keys.iv;
+                let mut nonce = *iv;
                 nonce[4..].copy_from_slice(&explicit);
                 nonce
             }
         };
         let nonce = Nonce::assume_unique_for_key(nonce);
         let text = &mut record[prefix..tag_at];
-        let tag = match self.layout.version {
-            Version::Tls13 => self.key.seal_in_place_separate_tag(nonce, Aad::from(header), text),
+        let tag = match layout.version {
+            Version::Tls13 => key.seal_in_place_separate_tag(nonce, Aad::from(header), text),
             Version::Tls12 => {
                 let aad = aad_tls12(self.sequence, [outer_type, 3, 3], payload);
-                self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), text)
+                key.seal_in_place_separate_tag(nonce, Aad::from(aad), text)
             }
         }
         .expect("an AEAD seals any record of at most 16 KiB");

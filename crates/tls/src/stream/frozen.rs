@@ -352,8 +352,9 @@ impl FrozenSession {
         let Session { info, aead: _, schedule, records_per_key, opener, key_update_due } = session;
         let HandshakeInfo { version: _, suite, alpn, resumed, server_name, group, client_auth, client_certificate } =
             info;
+        let (opens_next, rx) = opener.into_parts();
         let keys = match schedule {
-            KeySchedule::Tls12(keys) => FrozenKeys::Tls12(RawKeys::of(&keys)),
+            KeySchedule::Tls12 => FrozenKeys::Tls12(RawKeys::of(&rx)),
             KeySchedule::Tls13(schedule) => FrozenKeys::Tls13(schedule.secrets()),
         };
         Self {
@@ -367,7 +368,7 @@ impl FrozenSession {
                 .map(|certificate| (certificate.subject.clone(), certificate.fingerprint.0)),
             keys,
             records_per_key,
-            opens_next: opener.sequence(),
+            opens_next,
             key_update_due,
         }
     }
@@ -389,9 +390,7 @@ impl FrozenSession {
         let aead = secrets::aead(suite)?;
         let (version, schedule, rx) = match (suite, self.keys) {
             (SupportedCipherSuite::Tls12(_), FrozenKeys::Tls12(raw)) => {
-                let keys = raw.thaw(aead)?;
-                let opener = Opener::new(&keys, self.opens_next);
-                (Version::Tls12, KeySchedule::Tls12(keys), opener)
+                (Version::Tls12, KeySchedule::Tls12, Opener::new(&raw.thaw(aead)?, self.opens_next))
             }
             (SupportedCipherSuite::Tls13(suite), FrozenKeys::Tls13(secrets)) => {
                 let schedule = Tls13Schedule::resume(suite, aead, secrets)?;
@@ -430,7 +429,7 @@ impl FrozenSender {
                 let session = session?;
                 let keys = match (&session.schedule, keys) {
                     (KeySchedule::Tls13(schedule), _) => schedule.tx().ok()?,
-                    (KeySchedule::Tls12(_), raw) => raw?.thaw(session.aead)?,
+                    (KeySchedule::Tls12, raw) => raw?.thaw(session.aead)?,
                 };
                 Sender::User { io, sealer: Sealer::new(keys, next, session.records_per_key) }
             }

@@ -1,4 +1,4 @@
-//! A connection that is frozen between two responses, or within one, and thawed. The client opens strictly: a number that is repeated or left out is a bad MAC.
+//! A connection that rests between two responses, or is frozen there or within one, and thawed. The client opens strictly: a number that is repeated or left out is a bad MAC.
 
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
@@ -22,17 +22,22 @@ fn thaw(socket: OwnedFd, bytes: &[u8]) -> TlsStream {
     TlsStream::thaw(socket, frozen, &limits().into()).expect("the runtime takes the socket")
 }
 
-/// Answers every four bytes with themselves, and `file` with a file too. Between two answers it is frozen.
-async fn echo(mut stream: TlsStream) {
+fn rest(mut stream: TlsStream) -> TlsStream {
+    stream.rest();
+    stream
+}
+
+/// Answers every four bytes with themselves, and `file` with a file too. `between`: what happens to it between two answers.
+async fn echo(mut stream: TlsStream, between: fn(TlsStream) -> TlsStream) {
     loop {
         let (info, path) = (stream.info().cloned(), stream.path());
-        stream = pass(stream);
+        stream = between(stream);
         assert_eq!((stream.info().cloned(), stream.path()), (info, path));
         while stream.buffered().len() < 4 {
             if stream.read_more().await.expect("it goes on") == 0 {
                 return stream.shutdown().await.expect("an orderly end");
             }
-            stream = pass(stream);
+            stream = between(stream);
         }
         let word = support::take(&mut stream, 4).await.expect("four bytes");
         let file = Part::File { file: &FILE, range: 0..if word == b"file" { FILE_LEN } else { 0 } };
@@ -44,8 +49,17 @@ async fn echo(mut stream: TlsStream) {
 
 #[test]
 fn a_connection_goes_on_after_it_was_frozen() {
+    goes_on_after(pass);
+}
+
+#[test]
+fn a_connection_goes_on_after_it_rested() {
+    goes_on_after(rest);
+}
+
+fn goes_on_after(between: fn(TlsStream) -> TlsStream) {
     for suite in Suite::all() {
-        let serving = support::Server::new(limits()).serve(echo);
+        let serving = support::Server::new(limits()).serve(async move |stream| echo(stream, between).await);
         let mut client = support::connect(&serving, suite);
         for round in 0..3 {
             for word in [b"abcd", b"file", b"efgh"] {
@@ -81,7 +95,7 @@ fn half_a_record_goes_along() {
             let stream = pass(stream);
             assert!(stream.is_receiving() && stream.buffered().is_empty());
             has_begun.send(()).expect("the test waits");
-            echo(stream).await;
+            echo(stream, pass).await;
         });
         let mut client = support::connect(&serving, suite);
         let record = client.seal(ContentType::ApplicationData, b"abcd");
