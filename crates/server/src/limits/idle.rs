@@ -5,7 +5,7 @@
 //! memory in every idle connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct IdleConnections {
     /// The next step of connections as soon as they are idle: 0 (they wait for requests), [`PASS`], [`PASS_OR_DRAIN`] or [`DRAIN`].
     then: AtomicU8,
     open: Mutex<Slab<Arc<Connection>>>,
+    /// The key from which [`Self::rest`] goes on.
+    rest_from: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -80,11 +82,16 @@ const MIN_IDLE: Duration = Duration::from_secs(1);
 /// microsecond, which connections in steady use do not pay.
 const REST_AFTER: Duration = Duration::from_secs(2);
 
+/// The number of connections that are told to rest at once, and the time until the next are: thousands of wake-ups at
+/// once would delay requests. The allocator gives memory back when more is freed later, so pauses help it too.
+const REST_AT_ONCE: usize = 128;
+const REST_PAUSE: Duration = Duration::from_millis(20);
+
 /// The time until the search is repeated if no connection is idle, or the evicted connection has not made room.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum time between two calls of [`IdleConnections::close_expired`], after which a shorter timeout of a new
-/// configuration applies, and connections rest.
+/// configuration applies.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest kernel tick (CONFIG_HZ=100): a [`Moment`] may be too early by as much. It is added, so that no connection
@@ -127,8 +134,7 @@ impl IdleConnections {
         }
     }
 
-    /// Closes every connection that has been idle for `timeout`, and tells the others to rest after [`REST_AFTER`].
-    /// Returns the time after which to call again.
+    /// Closes every connection that has been idle for `timeout`. Returns the time after which to call again.
     pub(crate) fn close_expired(&self, now: Moment, timeout: Duration) -> Duration {
         let timeout = timeout + TICK;
         let mut next = timeout.min(MAX_PAUSE);
@@ -140,16 +146,35 @@ impl IdleConnections {
             }
             for connection in (from..from + STRIDE).filter_map(|key| open.get(key)) {
                 let Some(since) = connection.idle_since() else { continue };
-                let age = age(since, now);
-                match timeout.checked_sub(age) {
+                match timeout.checked_sub(age(since, now)) {
                     None | Some(Duration::ZERO) => {
                         connection.tell(since, TIMED_OUT);
                     }
-                    Some(left) => {
-                        next = next.min(left);
-                        if age >= REST_AFTER && since & RESTS == 0 {
-                            connection.tell(since, since | RESTS);
-                        }
+                    Some(left) => next = next.min(left),
+                }
+            }
+            from += STRIDE;
+        }
+    }
+
+    /// Tells connections that have been idle for [`REST_AFTER`] to rest, [`REST_AT_ONCE`] of them. Returns the time
+    /// after which to call again.
+    pub(crate) fn rest(&self, now: Moment) -> Duration {
+        let mut from = self.rest_from.swap(0, Ordering::Relaxed);
+        let mut told = 0;
+        loop {
+            let open = self.open.lock();
+            if from >= open.capacity() {
+                return MAX_PAUSE;
+            }
+            for key in from..from + STRIDE {
+                let Some(connection) = open.get(key) else { continue };
+                let Some(since) = connection.idle_since() else { continue };
+                if since & RESTS == 0 && age(since, now) >= REST_AFTER && connection.tell(since, since | RESTS) {
+                    told += 1;
+                    if told == REST_AT_ONCE {
+                        self.rest_from.store(key + 1, Ordering::Relaxed);
+                        return REST_PAUSE;
                     }
                 }
             }
@@ -286,7 +311,7 @@ mod tests {
     }
 
     fn after(milliseconds: u64) -> Moment {
-        Moment(1 + milliseconds * 1_000_000)
+        Moment(2 + milliseconds * 1_000_000)
     }
 
     /// A registry with connections that became idle at these seconds after the start of the test.
@@ -361,7 +386,6 @@ mod tests {
 
     #[test]
     fn a_connection_rests_once_in_each_idle_time() {
-        const TIMEOUT: Duration = Duration::from_secs(60);
         struct Count(AtomicU64);
         impl Wake for Count {
             fn wake(self: Arc<Self>) {
@@ -371,14 +395,14 @@ mod tests {
         let woken = Arc::new(Count(AtomicU64::new(0)));
         let all = IdleConnections::default();
         let mut idle = all.register(Waker::from(Arc::clone(&woken)));
-        all.close_expired(at(9), TIMEOUT);
+        all.rest(at(9));
         assert!(!idle.rests(), "a busy connection");
         for (since, wakes) in [(10, 1), (20, 2)] {
             assert_eq!(idle.poll_closing(|| at(since)), Poll::Pending);
-            all.close_expired(at(since + 1), TIMEOUT);
+            all.rest(at(since + 1));
             assert!(!idle.rests());
             for later in [2, 3, 4] {
-                all.close_expired(at(since + later), TIMEOUT);
+                assert_eq!(all.rest(at(since + later)), MAX_PAUSE);
                 assert!(idle.rests());
             }
             assert_eq!(idle.poll_closing(|| unreachable!("it is idle already")), Poll::Pending);
@@ -387,9 +411,20 @@ mod tests {
             assert!(!idle.rests());
         }
         assert_eq!(idle.poll_closing(|| at(30)), Poll::Pending);
-        all.close_expired(at(32), TIMEOUT);
-        all.close_expired(at(91), TIMEOUT);
+        all.rest(at(32));
+        all.close_expired(at(91), Duration::from_secs(60));
         assert_eq!(told(&mut [idle]), [Some(Closing::TimedOut)], "a connection at rest");
+    }
+
+    #[test]
+    fn few_connections_rest_at_once() {
+        let all = IdleConnections::default();
+        let connections = idle_since(&all, &[1; 2 * REST_AT_ONCE + 5]);
+        let resting = || connections.iter().filter(|idle| idle.rests()).count();
+        for (told, pause) in [(128, REST_PAUSE), (256, REST_PAUSE), (261, MAX_PAUSE), (261, MAX_PAUSE)] {
+            assert_eq!(all.rest(at(9)), pause);
+            assert_eq!(resting(), told);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Closes idle connections: after their timeout, and when the server drains.
+//! Closes idle connections: after their timeout, and when the server drains. Before that they rest.
 
 use std::pin::pin;
 use std::sync::Weak;
@@ -40,6 +40,15 @@ pub(crate) async fn close_idle(shared: Weak<Shared>) {
     }
     if let Some(server) = shared.upgrade() {
         server.idle.drain();
+    }
+}
+
+/// Lets idle connections rest for as long as the server runs.
+pub(crate) async fn rest_idle(shared: Weak<Shared>) {
+    while let Some(server) = shared.upgrade() {
+        let pause = server.idle.rest(Moment::now());
+        drop(server);
+        sleep(pause).await;
     }
 }
 

@@ -30,7 +30,7 @@ use crate::http3;
 pub(crate) use address::{Address, Held, Purpose, Share};
 pub(crate) use config::{Http3Use, ListenConfig, check, check_names, https_port, names};
 pub(crate) use configured::{Listen, Mode};
-pub(crate) use idle::close_idle;
+pub(crate) use idle::{close_idle, rest_idle};
 pub(crate) use inherited::{Datagrams, Inherited};
 
 /// The number of connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn. INHERITED:

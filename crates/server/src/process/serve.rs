@@ -33,7 +33,7 @@ use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::limits::{IdleConnections, StreamPlaces};
-use crate::listen::{Inherited, Listeners, close_idle, worker};
+use crate::listen::{Inherited, Listeners, close_idle, rest_idle, worker};
 use crate::monitor::{Connections, Exporter};
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
@@ -97,6 +97,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
         show.run();
     }
     runtime.spawn(close_idle(Arc::downgrade(&server.shared)));
+    runtime.spawn(rest_idle(Arc::downgrade(&server.shared)));
     let shared = Arc::downgrade(&server.shared);
     runtime.spawn(check_health(move || Some(shared.upgrade()?.generations.latest().upstreams.clone())));
     let drained = runtime.block_on(async {
