@@ -147,13 +147,11 @@ impl Context {
 
     pub(super) fn record(&mut self, directive: &Directive, remedy: impl Into<String>, loss: Loss) {
         let (place, shown) = (directive.place.clone(), directive.to_string());
-        self.unconverted.push(Unconverted {
-            place,
-            directive: shown,
-            remedy: remedy.into(),
-            loss,
-            site: self.site.clone(),
-        });
+        let one = Unconverted { place, directive: shown, remedy: remedy.into(), loss, site: self.site.clone() };
+        // A directive may stand behind several.
+        if !self.unconverted.contains(&one) {
+            self.unconverted.push(one);
+        }
     }
 
     /// Whether a directive was reported.

@@ -7,6 +7,7 @@ use super::condition::Condition;
 use super::context::Context;
 use super::path::Path;
 use super::proxy::{self, ItsPath, NotPassed, Place};
+use super::rewrite_rest::{self, Then};
 use super::route::{Block, act, place};
 use super::variables::Variables;
 use super::{action, limits, pcre, settings, values};
@@ -16,20 +17,32 @@ use crate::toml_text::{Table, inline_table};
 /// Writes the rewrite phase of a block as routes within it.
 pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variables: &mut Variables) {
     let own: Vec<&Directive> = block.level.own().to_vec();
+    phase(context, table, block, variables, &own);
+}
+
+/// Writes directives of the rewrite phase as routes. `own`: all of the block, or those behind an `if` with a server of its own.
+fn phase(
+    context: &mut Context,
+    table: &mut Table,
+    block: &Block<'_, '_>,
+    variables: &mut Variables,
+    own: &[&Directive],
+) {
     let has_break =
         own.iter().any(|inner| inner.name == "rewrite" && inner.arguments.last().is_some_and(|flag| flag == "break"));
     let mut behind: Option<String> = None;
     // Whether `$uri` has the query too.
     let mut is_raw = false;
-    // Where rewrites without a flag lead: nginx goes on with the rewrites behind them.
-    let mut led: Vec<String> = Vec::new();
     // The condition of all that stands behind `if (…) { break; }`.
     let mut unless = Condition::Always;
     // nginx goes on with the rewrites behind an `if` that only sets variables, and the last of several applies.
     let mut last: Vec<Table> = Vec::new();
-    for inner in own {
+    for (at, inner) in own.iter().copied().enumerate() {
+        let rest = &own[at + 1..];
         match inner.name.as_str() {
             "set" => set(context, variables, inner, &Condition::Always),
+            // Of `if (…) { rewrite …; break; }` too: it stands behind the rewrite.
+            "break" => break,
             "return" => {
                 if unless != Condition::Always {
                     context.report_with(inner, "it applies behind break too: write a route with match");
@@ -43,15 +56,8 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
             }
             "rewrite" => {
                 let condition = Some(unless.clone()).filter(|unless| *unless != Condition::Always);
-                let is_only = block.level.own().len() == 1;
-                let rewrite = Rewrite { condition, has_pass: block.passes(), is_only, is_raw };
-                if led.iter().any(|to| may_have(inner.first(), to)) {
-                    let remedy = "an earlier rewrite without a flag leads to its paths, and is not followed by it: write one rewrite for both";
-                    context.report_with(inner, remedy);
-                }
-                if let [_, to] = inner.arguments.as_slice() {
-                    led.push(to.split('$').next().unwrap_or_default().to_owned());
-                }
+                let is_only = own.len() == 1;
+                let rewrite = Rewrite { condition, has_pass: block.passes(), is_only, is_raw, rest };
                 of_rewrite(context, table, block, variables, (inner, rewrite, &mut behind));
             }
             "if" if asked::is_of_script(inner, &block.level) => {}
@@ -62,7 +68,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                 Ok(asked) => {
                     let whole = asked.whole();
                     let asked = asked.and(&unless);
-                    let route = of_if(context, table, block, variables, (inner, asked));
+                    let route = of_if(context, table, block, variables, (inner, asked, rest));
                     match inner.children().iter().any(action::is_action) {
                         true => route.into_iter().for_each(|route| table.push("route", route)),
                         false => last.extend(route),
@@ -81,7 +87,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
 }
 
 /// Reads the condition of an `if` in a block.
-fn read(
+pub(super) fn read(
     context: &mut Context,
     directive: &Directive,
     variables: &Variables,
@@ -161,7 +167,7 @@ fn lost_if(context: &mut Context, block: &Directive, why: &str) {
 }
 
 /// Whether an expression may match a path that begins so.
-fn may_have(expression: &str, start: &str) -> bool {
+pub(super) fn may_have(expression: &str, start: &str) -> bool {
     let Some(own) = expression.strip_prefix('^') else { return true };
     let end = own.find(|c: char| "\\.[]()*+?{}|$^".contains(c)).unwrap_or(own.len());
     // A quantifier is about the character before it.
@@ -181,13 +187,15 @@ fn target(context: &mut Context, variables: &Variables, to: &str) -> Result<Stri
 }
 
 /// How a rewrite stands in its block.
-struct Rewrite {
+struct Rewrite<'a> {
     condition: Option<Condition>,
     /// Whether the block passes requests to a server, which gets the path of a `break`.
     has_pass: bool,
     is_only: bool,
     /// Whether a rewrite before it led to the address as the client wrote it, with its query.
     is_raw: bool,
+    /// The directives behind it.
+    rest: &'a [&'a Directive],
 }
 
 /// Expressions whose first group is the whole path.
@@ -199,7 +207,7 @@ fn of_rewrite(
     table: &mut Table,
     block: &Block<'_, '_>,
     variables: &Variables,
-    (directive, rewrite, behind): (&Directive, Rewrite, &mut Option<String>),
+    (directive, rewrite, behind): (&Directive, Rewrite<'_>, &mut Option<String>),
 ) {
     let (expression, to, flag) = match directive.arguments.as_slice() {
         [expression, to] => (expression, to, ""),
@@ -238,14 +246,30 @@ fn of_rewrite(
     if let Some(condition) = rewrite.condition.clone() {
         route.set("match", condition.into_table());
     }
+    let is_redirect = to.starts_with("http") || to.starts_with("$scheme");
+    let (flag, then) = match flag.is_empty() && !is_redirect {
+        true => rewrite_rest::of(context, block, variables, (to, rewrite.rest)).into_flag(),
+        false => (flag, Then::default()),
+    };
+    let flag = if flag == "break" && block.directive.name == "server" { "last" } else { flag };
     // It comes before the limits, which the location of the new path decides.
     if flag != "break" && !in_place && block.level.last("limit_req").is_some() {
         route.set("limits", toml::Table::new());
     }
-    if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, &rewrite, behind)) {
+    let led = match then.returned {
+        Some(returns) => {
+            action::returns(context, &mut route, place(block, variables), returns).map_err(NotPassed::into_reason)
+        }
+        None if then.is_unknown => {
+            Err("what stands behind it asks for the path that it leads to: write one rewrite for both".to_owned())
+        }
+        None => lead(context, &mut route, block, (variables, &inner), (to, flag, &rewrite, behind)),
+    };
+    if let Err(why) = led {
         context.report_closed(directive, format!("its paths answer 501: {why}"));
         route.set("respond", 501);
     }
+    then.routes.into_iter().for_each(|inner| route.push("route", inner));
     match in_place {
         true => table.append(route),
         false => table.push("route", route),
@@ -253,7 +277,7 @@ fn of_rewrite(
 }
 
 /// Whether a rewrite has every path, and uses none of its groups.
-fn is_everything(expression: &str, to: &str) -> bool {
+pub(super) fn is_everything(expression: &str, to: &str) -> bool {
     let matches_all = matches!(expression, "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
     let finds_all = matches!(expression, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^/(.*)" | "^/(.*)$");
     matches_all || finds_all && !to.contains("$1")
@@ -265,7 +289,7 @@ fn lead(
     route: &mut Table,
     block: &Block<'_, '_>,
     (variables, inner): (&Variables, &Variables),
-    (to, flag, rewrite, behind): (&str, &str, &Rewrite, &mut Option<String>),
+    (to, flag, rewrite, behind): (&str, &str, &Rewrite<'_>, &mut Option<String>),
 ) -> Result<(), String> {
     if matches!(flag, "redirect" | "permanent") || to.starts_with("http") || to.starts_with("$scheme") {
         let status = if flag == "permanent" { 301 } else { 302 };
@@ -352,13 +376,13 @@ fn drop_tries(context: &mut Context, route: &mut Table, block: &Block<'_, '_>, d
     context.report_with(directive, "nginx leaves try_files out where the condition holds: write a route with match");
 }
 
-/// `if`: its rewrites as routes, or a route for its other directives.
-fn of_if(
+/// `if`: its rewrites as routes, or a route for its other directives. `rest`: the directives behind it.
+pub(super) fn of_if(
     context: &mut Context,
     table: &mut Table,
     block: &Block<'_, '_>,
     variables: &mut Variables,
-    (directive, asked): (&Directive, Asked),
+    (directive, asked, rest): (&Directive, Asked, &[&Directive]),
 ) -> Option<Table> {
     let whole = asked.whole();
     let Asked { condition, path, is_of_client, groups } = asked;
@@ -376,10 +400,15 @@ fn of_if(
     }
     let others: Vec<_> = directive.children().iter().filter(|inner| inner.name != "set").collect();
     let rewrites: Vec<_> = others.iter().filter(|inner| inner.name == "rewrite").collect();
-    for rewrite in &rewrites {
-        let how = Rewrite { condition: Some(whole.clone()), has_pass: block.passes(), is_only: false, is_raw: false };
+    let has_pass = others.iter().any(|inner| proxy::is_pass(inner));
+    for (at, rewrite) in directive.children().iter().enumerate().filter(|(_, inner)| inner.name == "rewrite") {
+        let rest: Vec<&Directive> = directive.children()[at + 1..].iter().chain(rest.iter().copied()).collect();
+        let (condition, has_pass) = (Some(whole.clone()), has_pass || block.passes());
+        let how = Rewrite { condition, has_pass, is_only: false, is_raw: false, rest: &rest };
         // nginx tries no files where a condition of a location holds.
-        let everything = Block { level: block.level.without("try_files"), path: Path::Inherited, ..*block };
+        let level =
+            if proxy::passes(directive) { block.level.within(directive) } else { block.level.without("try_files") };
+        let everything = Block { level, path: Path::Inherited, ..*block };
         of_rewrite(context, table, &everything, &own, (rewrite, how, &mut None));
     }
     // Other directives beside rewrites are for the requests that no rewrite has.
@@ -410,6 +439,14 @@ fn of_if(
     limits::write(context, &mut route, &level);
     let inner = Block { level, path: Path::Inherited, directive, acts_around: true, ..*block };
     act(context, &mut route, &inner, &own);
+    if has_pass && !others.iter().any(|inner| inner.name == "break") {
+        // nginx goes on with the rewrite phase, and the last `if` that holds has the server.
+        if rest.iter().any(|inner| inner.name == "return") {
+            return None;
+        }
+        let deciding: Vec<&Directive> = rest.iter().copied().filter(|inner| rewrite_rest::decides(inner)).collect();
+        phase(context, &mut route, &inner, &mut own, &deciding);
+    }
     if drops_tries && !directive.children().iter().any(action::is_action) {
         drop_tries(context, &mut route, block, directive);
     }

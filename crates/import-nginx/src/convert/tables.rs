@@ -32,7 +32,7 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
 }
 
 /// The block that makes a variable.
-fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
+pub(super) fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
     context.tables.iter().find(|block| block.arguments.last().and_then(|last| last.strip_prefix('$')) == Some(name))
 }
 

@@ -738,7 +738,7 @@ fn a_rewrite_that_an_earlier_one_leads_to_is_named() {
     ] {
         let (_, _, named) = converted("", &format!("root /srv; {rewrites}"));
         assert_eq!(
-            named.iter().filter(|line| line.contains("an earlier rewrite")).count(),
+            named.iter().filter(|line| line.contains("asks for the path that it leads to")).count(),
             count,
             "{rewrites}: {named:#?}"
         );

@@ -80,7 +80,7 @@ const MIN_IDLE: Duration = Duration::from_secs(1);
 
 /// The idle time after which a connection frees what its next request can make again. That costs a wake-up and a
 /// microsecond, which connections in steady use do not pay.
-const REST_AFTER: Duration = Duration::from_secs(2);
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// The number of connections that are told to rest at once, and the time until the next are: thousands of wake-ups at
 /// once would delay requests. The allocator gives memory back when more is freed later, so pauses help it too.
@@ -399,9 +399,9 @@ mod tests {
         assert!(!idle.rests(), "a busy connection");
         for (since, wakes) in [(10, 1), (20, 2)] {
             assert_eq!(idle.poll_closing(|| at(since)), Poll::Pending);
-            all.rest(at(since + 1));
+            all.rest(at(since));
             assert!(!idle.rests());
-            for later in [2, 3, 4] {
+            for later in [1, 2, 3] {
                 assert_eq!(all.rest(at(since + later)), MAX_PAUSE);
                 assert!(idle.rests());
             }
