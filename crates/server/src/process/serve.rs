@@ -167,10 +167,8 @@ struct Server<'a> {
 /// Why the server stops accepting connections.
 struct Stop {
     signal: &'static str,
-    next: Phase,
     /// The process that has taken over, if one has, and where connections go that pass to it.
-    successor: Option<Successor>,
-    passing: Option<OwnedFd>,
+    successor: Option<(Successor, OwnedFd)>,
     /// Forwards purges to the successor.
     purges: Option<JoinHandle<()>>,
 }
@@ -269,7 +267,7 @@ impl<'a> Server<'a> {
                     Signal::Upgrade => upgrade.start(program, &self.service, "SIGUSR2", None),
                     Signal::Stop(signal) => {
                         upgrade.cancel();
-                        return Stop { signal, next: Phase::Draining, successor: None, passing: None, purges: None };
+                        return Stop { signal, successor: None, purges: None };
                     }
                 },
                 (ended, reply) = upgrade.ended() => {
@@ -280,9 +278,8 @@ impl<'a> Server<'a> {
                             let _ = reply.send(pid.map(|pid| format!("process {pid} has taken over")));
                         }
                     });
-                    if let Ok((successor, passing)) = successor {
-                        let (next, successor) = (Phase::HandedOver, Some(successor));
-                        return Stop { signal: "upgrade", next, successor, passing, purges };
+                    if let Ok(successor) = successor {
+                        return Stop { signal: "upgrade", successor: Some(successor), purges };
                     }
                 }
             }
@@ -317,21 +314,18 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// A worker panicked.
-    async fn drain(
-        &mut self,
-        Stop { signal, next, purges, successor, passing }: Stop,
-        signals: &mut Signals,
-    ) -> Result<(), String> {
+    async fn drain(&mut self, Stop { signal, purges, successor }: Stop, signals: &mut Signals) -> Result<(), String> {
         let (grace, upgrade_grace) = {
             let limits = &self.shared.generations.latest().limits;
             (limits.grace.duration(), limits.upgrade_grace.map(Timeout::duration))
         };
+        let next = if successor.is_some() { Phase::HandedOver } else { Phase::Draining };
         if next == Phase::Draining {
             service_manager::stopping("responses under way are finished");
         }
         // The last listening descriptors: connections that wait in their queues are refused now, not when the process ends.
         self.service = Arc::default();
-        if let (Some(channel), Some(successor)) = (passing, &successor) {
+        let successor = successor.map(|(successor, channel)| {
             match Giver::start(channel, successor.pid()) {
                 Ok((giver, thread)) => {
                     let _ = self.shared.giver.set(giver);
@@ -342,7 +336,8 @@ impl<'a> Server<'a> {
                 }
                 Err(error) => tracing::error!("connections end here: cannot pass them: {error}"),
             }
-        }
+            successor
+        });
         self.phase.send_replace(next);
         if self.shared.giver.get().is_some() {
             self.shared.idle.pass();

@@ -65,14 +65,6 @@ pub(crate) struct Successor {
     pid: Pid,
     socket: OwnedFd,
     has_service: bool,
-    takes: Takes,
-}
-
-/// Whether a successor takes connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Sockets,
-    SocketsAndConnections,
 }
 
 /// Whether a successor is starting.
@@ -145,7 +137,7 @@ impl Successor {
         let served = greet(near.as_fd(), service);
         starting.is_over();
         match served {
-            Ok(takes) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false, takes }),
+            Ok(()) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false }),
             Err(reason) => {
                 let _ = child.kill();
                 let ended = child.wait();
@@ -167,19 +159,13 @@ impl Successor {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Hands over the service. Call it after the service manager was notified. Returns where connections go that pass, if the successor takes them.
+    /// Hands over the service. Call it after the service manager was notified. Returns where connections go that pass.
     ///
     /// # Errors
     /// The successor has ended, or does not take it. It gets SIGTERM when it is dropped.
-    pub(crate) fn hand_over(&mut self) -> Result<Option<OwnedFd>, ChannelError> {
-        let (near, far) = match self.takes {
-            Takes::Sockets => (None, None),
-            Takes::SocketsAndConnections => {
-                let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-                (Some(pair.0), Some(pair.1))
-            }
-        };
-        send(self.socket.as_fd(), &Message::Yours, far.as_ref().map(AsFd::as_fd), LONGEST_START)?;
+    pub(crate) fn hand_over(&mut self) -> Result<OwnedFd, ChannelError> {
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        send(self.socket.as_fd(), &Message::Yours, Some(far.as_fd()), LONGEST_START)?;
         self.has_service = true;
         Ok(near)
     }
@@ -222,7 +208,7 @@ impl From<ChannelError> for NotServing {
 }
 
 /// Passes the sockets, and waits until the new process serves.
-fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<Takes, NotServing> {
+fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
     for Held { purpose, wanted, socket } in &service.held {
         let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
         send(to, &message, Some(socket.as_fd()), LONGEST_START)?;
@@ -244,10 +230,9 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<Takes, NotServing> {
         let older = shares.iter().filter(lives).copied().collect();
         send(to, &Message::Datagrams { share: *share, older, reset, token }, None, LONGEST_START)?;
     }
-    send(to, &Message::All { confinement: service.confinement, passes: true }, None, LONGEST_START)?;
+    send(to, &Message::All { confinement: service.confinement }, None, LONGEST_START)?;
     match receive(to, LONGEST_START)? {
-        Some((Message::Serving, _)) => Ok(Takes::Sockets),
-        Some((Message::ServingAndTaking, _)) => Ok(Takes::SocketsAndConnections),
+        Some((Message::Serving, _)) => Ok(()),
         Some((Message::Failed { why }, _)) => Err(NotServing::Failed(why)),
         Some((other, _)) => Err(NotServing::Unexpected(other)),
         None => Err(NotServing::Ended),
@@ -300,7 +285,7 @@ mod tests {
         let wanted = Address::Tcp("127.0.0.1:0".parse().unwrap());
         let message = Message::Socket { purpose: Purpose::Metrics, wanted: wanted.clone() };
         send(near.as_fd(), &message, Some(listener.as_fd()), LONGEST_START).unwrap();
-        let all = Message::All { confinement: Confinement::default(), passes: true };
+        let all = Message::All { confinement: Confinement::default() };
         send(near.as_fd(), &all, None, LONGEST_START).unwrap();
         drop(near);
         let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd(), LONGEST_START)
@@ -317,14 +302,8 @@ mod tests {
     #[test]
     fn a_predecessor_that_hangs_is_not_waited_for() {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let predecessor = Predecessor {
-            socket: far,
-            pid: 0,
-            older: Vec::new(),
-            tickets: None,
-            confinement: Confinement::default(),
-            passes: false,
-        };
+        let predecessor =
+            Predecessor { socket: far, pid: 0, older: Vec::new(), tickets: None, confinement: Confinement::default() };
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
         assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");

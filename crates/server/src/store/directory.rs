@@ -42,8 +42,6 @@ use crate::files::resolve::Wait;
 use crate::values::Mutex;
 use small_files::{read_file, write_file};
 
-pub(super) use ownership::Owned;
-
 /// A directory of stored responses.
 #[derive(Debug)]
 pub(super) struct Directory {

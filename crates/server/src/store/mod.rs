@@ -30,7 +30,6 @@ mod file_system;
 mod fill;
 mod fills;
 mod format;
-mod former;
 mod front;
 mod index;
 mod invalidated;

@@ -103,7 +103,7 @@ impl Upgrade {
 ///
 /// # Errors
 /// There is no successor, and this process goes on.
-pub(super) fn hand_over(ended: Result<Successor, String>) -> Result<(Successor, Option<OwnedFd>), String> {
+pub(super) fn hand_over(ended: Result<Successor, String>) -> Result<(Successor, OwnedFd), String> {
     let handed_over = ended.and_then(|mut successor| {
         let pid = successor.pid();
         service_manager::replaced_by(pid);

@@ -26,19 +26,13 @@ pub(super) enum Message {
     /// Old to new: its share of the UDP sockets, the shares of the processes before it, and the secrets of its connections: for stateless resets and for
     /// tokens.
     Datagrams { share: Option<Share>, older: Vec<(u32, Share)>, reset: Secret, token: Secret },
-    /// Old to new: end of the sockets; and the confinement that the new process inherits. `passes`: connections at rest can pass.
-    All {
-        confinement: Confinement,
-        #[serde(default)]
-        passes: bool,
-    },
-    /// New to old: connections are accepted.
+    /// Old to new: end of the sockets; and the confinement that the new process inherits.
+    All { confinement: Confinement },
+    /// New to old: connections are accepted, and those of the old one taken.
     Serving,
-    /// New to old, if connections can pass: they are accepted, and taken.
-    ServingAndTaking,
     /// New to old: it cannot serve.
     Failed { why: String },
-    /// Old to new: the service is handed over. If connections pass, the socket pair for them is attached.
+    /// Old to new: the service is handed over. The socket pair for connections that pass is attached.
     Yours,
 }
 

@@ -25,8 +25,6 @@ pub(crate) struct Predecessor {
     pub tickets: Option<OwnTicketKeys>,
     /// The confinement that this process inherits.
     pub confinement: Confinement,
-    /// Whether its connections can pass to this process.
-    pub(super) passes: bool,
 }
 
 /// Where connections of the predecessor come from.
@@ -47,7 +45,7 @@ impl Predecessor {
         let socket = socket.try_clone_to_owned().map_err(|e| broken(&e))?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START)).map_err(|e| broken(&e))?;
         let (mut held, mut older, mut tickets, mut datagrams) = (Vec::new(), Vec::new(), None, None);
-        let (confinement, passes) = loop {
+        let confinement = loop {
             match receive(socket.as_fd(), LONGEST_START).map_err(|e| broken(&e))? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
                     held.push(Held { purpose, wanted, socket })
@@ -63,13 +61,13 @@ impl Predecessor {
                     let secrets = Secrets { reset: *reset.0, token: *token.0 };
                     datagrams = Some(Datagrams { share, older, secrets });
                 }
-                Some((Message::All { confinement, passes }, None)) => break (confinement, passes),
+                Some((Message::All { confinement }, None)) => break confinement,
                 other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
         let pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
         let inherited = Inherited::from_predecessor(held)?.with_datagrams(datagrams, pid);
-        Ok(Some((Self { socket, pid, older, tickets, confinement, passes }, inherited)))
+        Ok(Some((Self { socket, pid, older, tickets, confinement }, inherited)))
     }
 
     /// Reports that this process serves, and waits for the predecessor to hand over the service. Logs and goes on if the predecessor is
@@ -84,7 +82,7 @@ impl Predecessor {
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
         }
-        let Self { socket, pid, older, tickets: _, confinement: _, passes: _ } = self;
+        let Self { socket, pid, older, tickets: _, confinement: _ } = self;
         older.into_iter().chain([(pid, socket)]).for_each(|(pid, socket)| predecessors.add(pid, socket));
         channel.map(|channel| Connections { channel, pid })
     }
@@ -94,8 +92,7 @@ impl Predecessor {
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(socket, timeout, Some(patience)).map_err(ChannelError::from)?;
         }
-        let serving = if self.passes { Message::ServingAndTaking } else { Message::Serving };
-        send(socket, &serving, None, patience)?;
+        send(socket, &Message::Serving, None, patience)?;
         match receive(socket, patience)? {
             Some((Message::Yours, channel)) => Ok(channel),
             Some((other, _)) => Err(NotHandedOver::Unexpected(other)),

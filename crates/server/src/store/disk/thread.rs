@@ -139,19 +139,6 @@ impl Disk {
         }
         self.is_loaded.store(true, Ordering::Release);
         self.removals.lock().while_loading = HashSet::new();
-        let Some(owned) = self.directory.owned() else { return };
-        let former = owned.remove_former(|| {
-            std::thread::sleep(Duration::from_millis(1));
-            !self.is_stopping()
-        });
-        match former {
-            Ok(0) => {}
-            Ok(count) => tracing::info!(
-                "cache {}: {count} objects of an older release were removed",
-                self.directory.path.display()
-            ),
-            Err(error) => self.failed("remove the objects of an older release", &error),
-        }
         let (objects, octets) = (self.index.len(), self.index.octets());
         tracing::info!("cache {}: {objects} objects, {} MB", self.directory.path.display(), octets / 1_000_000);
     }
