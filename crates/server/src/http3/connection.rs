@@ -262,8 +262,9 @@ impl<'a> Http3<'a> {
         let why = self.ended.take().unwrap_or_default();
         self.streamed.clear();
         self.streams.close();
-        for Waiting { stream, answer, wait, .. } in std::mem::take(&mut self.answering) {
-            drop(wait.cancel);
+        // All at once: an application whose answer takes long keeps none of the others.
+        self.answering.iter_mut().for_each(|waiting| waiting.wait.cancel = None);
+        for Waiting { stream, answer, .. } in std::mem::take(&mut self.answering) {
             let answered = answer.await;
             self.finish(Sending::new(stream, answered, Vec::new(), true), Some(&why));
         }
