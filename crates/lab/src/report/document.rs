@@ -1,6 +1,6 @@
 //! A report's content, independent of its format.
 
-use super::chart::{Chart, Strip};
+use super::chart::{Chart, Ratios, Strip};
 
 /// A report, before it becomes HTML or Markdown.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub(crate) enum Block {
     Charts(Vec<Chart>),
     /// Every value of a few samples; left out of text files.
     Strip(Strip),
+    /// Ratios with their intervals; left out of text files, whose tables have them.
+    Ratios(Ratios),
     /// Lines as typed.
     Code(String),
     /// Details, collapsed if the format supports it.
