@@ -31,6 +31,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::row::Row;
 use crate::run_info::RunInfo;
+pub(crate) use chart::escape;
 pub use diff::{Diff, DiffCell, diff};
 use document::{Block, Document};
 pub use export::{Format, export};
