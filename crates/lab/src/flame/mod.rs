@@ -39,7 +39,7 @@ impl Recording {
         ensure!(fs::exists(format!("/proc/{pid}"))?, "--pid {pid}: there is no such process");
         let pids: Vec<String> = with_children(pid)?.iter().map(u32::to_string).collect();
         let directory = tempfile::tempdir().context("cannot make a directory for perf.data")?;
-        // perf starts the shell after it has attached to the processes, and ends with it. The shell ends with its input.
+        // perf starts the shell when it has attached to the processes, and ends with it. The shell ends with its input.
         let mut perf = Command::new("perf")
             .args(["record", "-q", "-e", "cpu-clock", "-F", FREQUENCY, "--call-graph", "dwarf,16384", "-p"])
             .arg(pids.join(","))
@@ -83,16 +83,16 @@ impl Recording {
 /// Samples per second of CPU time: no multiple of a kernel's timer.
 const FREQUENCY: &str = "499";
 
-/// Whether a process with this /proc/self/status may sample others whatever `perf_event_paranoid` says: capabilities(7),
-/// `CAP_PERFMON` or `CAP_SYS_ADMIN`.
+/// Whether a process with this /proc/self/status may sample others whatever `perf_event_paranoid` says:
+/// `CAP_PERFMON` or `CAP_SYS_ADMIN` of capabilities(7).
 fn may_trace(status: &str) -> bool {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     effective.is_some_and(|mask| mask & (1 << 38 | 1 << 21) != 0)
 }
 
-/// The reason why no flame graph can be made here, and the remedy. `paranoid`: of /proc/sys/kernel; above 1 the kernel's
-/// part of a stack is forbidden (perf-security.rst).
+/// The reason why no flame graph can be made here, and the remedy. `paranoid`: `kernel.perf_event_paranoid`; above 1 it
+/// forbids the kernel's part of a stack (perf-security.rst).
 fn refusal(has_perf: bool, paranoid: Option<i32>, may_trace: bool) -> Option<String> {
     if !has_perf {
         return Some("--flame needs perf, and there is none in PATH: install linux-perf or linux-tools".to_owned());

@@ -40,7 +40,7 @@ impl Frame {
     }
 }
 
-/// Name of a line's function, and whether it is the kernel's. `None` for the mark of a stack's end, whose address is -1.
+/// Name of a line's function, and whether it is the kernel's. `None` for the end of a stack, whose address is -1.
 fn frame(line: &str) -> Option<(String, bool)> {
     let (address, rest) = line.trim().split_once(' ')?;
     if address == "ffffffffffffffff" {

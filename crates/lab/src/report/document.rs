@@ -13,6 +13,28 @@ pub(crate) struct Document {
     pub sections: Vec<Section>,
 }
 
+impl Document {
+    /// Titles and SVG elements of all drawings, in their order.
+    pub(crate) fn drawings(&self) -> Vec<(&str, String)> {
+        let mut found = Vec::new();
+        drawings(&self.front, &mut found);
+        self.sections.iter().for_each(|section| drawings(&section.blocks, &mut found));
+        found
+    }
+}
+
+fn drawings<'a>(blocks: &'a [Block], found: &mut Vec<(&'a str, String)>) {
+    for block in blocks {
+        match block {
+            Block::Charts(charts) => found.extend(charts.iter().map(|chart| (chart.title.as_str(), chart.svg()))),
+            Block::Strip(strip) => found.push((&strip.title, strip.svg())),
+            Block::Ratios(ratios) => found.push((&ratios.title, ratios.svg())),
+            Block::Fold(_, inner) => drawings(inner, found),
+            _ => (),
+        }
+    }
+}
+
 /// A heading and the blocks below it.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {

@@ -136,6 +136,20 @@ fn every_study_has_drawings_and_every_open_loop_its_distribution() {
     }
 }
 
+#[test]
+fn drawings_are_files_with_a_name_each() {
+    let (directory, page, _) = made_up("files-of-drawings", &[StudyName::Netdev, StudyName::Mix]);
+    let files = report::drawings(&directory).unwrap();
+    assert_eq!(files.len(), drawings(&page).len());
+    let mut names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"server-cpu-per-request.svg"), "{names:?}");
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    for (name, svg) in &files {
+        roxmltree::Document::parse(svg).unwrap_or_else(|why| panic!("{name} is no SVG: {why}"));
+    }
+}
+
 /// A text and its box, if a letter is 0.6 of its size wide: more than the average of common fonts.
 fn text_box(node: roxmltree::Node<'_, '_>) -> (String, [f64; 4]) {
     let number = |name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok()).expect("a number");

@@ -32,7 +32,8 @@ fn to_nginx(cells: &[&Measured]) -> Ratios {
     });
     Ratios {
         title: "Server CPU per request, ratio to nginx".to_owned(),
-        subtitle: "below 1: cheaper than nginx; bars: 95 %, none below 5 rounds".to_owned(),
+        subtitle: "below 1: cheaper than nginx; geometric means of the rounds; bars: 95 %, none below 5 rounds"
+            .to_owned(),
         x_title: "ratio".to_owned(),
         groups: groups.collect(),
     }
