@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -135,19 +135,27 @@ enum SuiteArg {
 pub(crate) fn main(args: &LoadArgs) -> Result<ExitCode> {
     let plan = plan(args)?;
     let flame = match args.flame.as_ref().zip(args.pid) {
-        Some((file, pid)) => Some((file, Recording::start(pid)?)),
+        Some((file, pid)) => {
+            let recording = Recording::start(pid)?;
+            fs::File::create(file).with_context(|| cannot_write(file))?;
+            Some((file, recording))
+        }
         None => None,
     };
     let outcome = if args.live || live::is_wanted() { live::run(&plan)? } else { load::run(&plan)? };
-    if let Some((file, recording)) = flame {
-        fs::write(file, recording.finish()?).with_context(|| format!("cannot write {}", file.display()))?;
-    }
     if args.json {
         super::print(&(serde_json::to_string_pretty(&json(&plan, &outcome))? + "\n"))?;
     } else {
         super::print(&Shown(&outcome, plan.protocol).to_string())?;
     }
+    if let Some((file, recording)) = flame {
+        fs::write(file, recording.finish()?).with_context(|| cannot_write(file))?;
+    }
     Ok(if outcome.failures.total() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}", file.display())
 }
 
 fn plan(args: &LoadArgs) -> Result<LoadPlan> {
