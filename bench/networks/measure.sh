@@ -22,21 +22,30 @@ run h3-200 user-h3 100k,1m 0,1,5 200 20 12
 # Of the release profile, 2026-11-27: 60 requests, for the spread of one cell.
 run h2-200-1m user-h2 1m 1 200 20 60
 run h3-200-1m user-h3 1m 1 200 20 60
+# 100 Mbit/s. No row of these is recorded yet.
+for rtt in 80 200; do
+    run no-loss-$rtt-100 user,user-h2,user-h3,nginx-h2 16k,100k,1m,4m 0 $rtt 100 1
+    run h2-$rtt-100 user-h2 100k,1m 1,5 $rtt 100 20
+    run h3-$rtt-100 user-h3 100k,1m 1,5 $rtt 100 20
+done
 # h3-80-bbr: the same with http3.congestion = "bbr" as the default of the program, and 30 requests with loss.
 # Two series, each of two guests side by side.
 for series in 1 2; do
     run h2-1m-$series user-h2 1m 1 80 50 100
     run h3-1m-$series user-h3 1m 1 80 50 100
 done
-# peers.csv: four such runs, one for each round trip and loss. NGINX is nginx with HTTP/3. Its directory has its libraries, if the guest's are older:
+# peers.csv: the four runs of 80 ms with 50 Mbit/s and 200 ms with 20 Mbit/s. NGINX is nginx with HTTP/3. Its directory has its libraries, if the guest's are older:
 # a script there starts the program by their dynamic linker.
 peers() {
     timeout 3600 "$lab" network --kernel 6.1 --arms user-h3,nginx-h3,user-h2,nginx-h2 --sizes 1k,1m --visits new --rtt "$1" --rate "$2" \
-        --loss "$3" --samples-with-loss 30 --sealion "$sealion" --nginx "$nginx" --out "$out/peers-$1-$3.csv"
+        --loss "$3" --samples-with-loss 30 --sealion "$sealion" --nginx "$nginx" --out "$out/peers-$1-$2-$3.csv"
 }
 if [ -n "$nginx" ]; then
     for loss in 1 5; do
         peers 80 50 $loss
         peers 200 20 $loss
+        # Not recorded yet.
+        peers 80 100 $loss
+        peers 200 100 $loss
     done
 fi

@@ -15,6 +15,7 @@ pub mod advise;
 pub mod agent;
 pub mod arm;
 mod cli;
+mod flame;
 mod handshake_cost;
 pub mod histogram;
 mod instructions;

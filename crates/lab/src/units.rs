@@ -96,6 +96,11 @@ pub(crate) fn change(ratio: f64) -> String {
     if percent.abs() < 0.5 { "±0 %".to_owned() } else { format!("{percent:+.0} %").replace('-', "−") }
 }
 
+/// The name of a percentile: 0.999 is `p99.9`.
+pub(crate) fn percentile(quantile: f64) -> String {
+    format!("p{}", round(&format!("{:.2}", 100.0 * quantile)))
+}
+
 /// A formatted number without trailing zeros in its fraction, for axes, whose values are round.
 pub(crate) fn round(text: &str) -> String {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
@@ -156,6 +161,8 @@ mod tests {
             (change(1.504), "+50 %"),
             (change(0.78), "−22 %"),
             (change(0.999), "±0 %"),
+            (percentile(0.5), "p50"),
+            (percentile(0.999), "p99.9"),
             (round("30.0 ms"), "30 ms"),
             (round("0.0300"), "0.03"),
             (round("1.50"), "1.5"),

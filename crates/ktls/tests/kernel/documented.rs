@@ -206,7 +206,9 @@ fn counters_of_a_network_card_stay_at_zero_without_one() {
     }
 }
 
-/// This crate refuses before the kernel is asked, so that no failed renewal is counted.
+/// This crate refuses before the kernel is asked, so that no failed renewal is counted. The kernel counts those that it
+/// refuses itself (`do_tls_setsockopt_conf` in net/tls/tls_main.c):
+/// `the_kernel_refuses_a_key_of_another_version_or_cipher` makes both counters rise.
 #[test]
 fn a_wrong_renewal_of_ours_is_not_counted() {
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);

@@ -1,8 +1,9 @@
 //! `sealion-lab load`: loads a server and prints the outcome.
 
 use std::fmt::{self, Write};
+use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 
 use super::live;
+use crate::flame::Recording;
 use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Protocol, Read, Suite};
 
 /// Arguments of `sealion-lab load`.
@@ -92,6 +94,14 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     live: bool,
 
+    /// Draw a flame graph of the server's CPU time during the load into this SVG file; needs perf(1)
+    #[arg(long, value_name = "FILE", requires = "pid")]
+    flame: Option<PathBuf>,
+
+    /// The server's process on this machine, for --flame; its children belong to it
+    #[arg(long, value_name = "PID", requires = "flame")]
+    pid: Option<u32>,
+
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -124,13 +134,28 @@ enum SuiteArg {
 /// Exit code 1 if anything failed.
 pub(crate) fn main(args: &LoadArgs) -> Result<ExitCode> {
     let plan = plan(args)?;
+    let flame = match args.flame.as_ref().zip(args.pid) {
+        Some((file, pid)) => {
+            let recording = Recording::start(pid)?;
+            fs::File::create(file).with_context(|| cannot_write(file))?;
+            Some((file, recording))
+        }
+        None => None,
+    };
     let outcome = if args.live || live::is_wanted() { live::run(&plan)? } else { load::run(&plan)? };
     if args.json {
         super::print(&(serde_json::to_string_pretty(&json(&plan, &outcome))? + "\n"))?;
     } else {
         super::print(&Shown(&outcome, plan.protocol).to_string())?;
     }
+    if let Some((file, recording)) = flame {
+        fs::write(file, recording.finish()?).with_context(|| cannot_write(file))?;
+    }
     Ok(if outcome.failures.total() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}", file.display())
 }
 
 fn plan(args: &LoadArgs) -> Result<LoadPlan> {

@@ -22,6 +22,10 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "readme")]
     export: Option<report::Format>,
 
+    /// Write each drawing of the report into this directory as an SVG file instead
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["readme", "export"])]
+    drawings: Option<PathBuf>,
+
     /// Put that table into FILE, between <!-- peers: DIRECTORY --> (or instructions:) and <!-- end -->
     #[arg(long, value_name = "FILE", requires = "readme")]
     update: Option<PathBuf>,
@@ -34,6 +38,14 @@ pub(crate) struct ReportArgs {
 pub(crate) fn main(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(format) = args.export {
         super::print(&report::export(&args.directory, format)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(directory) = &args.drawings {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        for (name, svg) in report::drawings(&args.directory)? {
+            let file = directory.join(name);
+            std::fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(readme) = &args.update {

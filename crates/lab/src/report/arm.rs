@@ -31,6 +31,12 @@ pub(crate) fn style(arm: &str) -> Style {
         "nic" => Style { colour: "#CC79A7", marker: Marker::Triangle, dashes: "" },
         "nginx" => Style { colour: "#3E9BD8", marker: Marker::Circle, dashes: "7 4" },
         "nginx-ktls" => Style { colour: "#E69F00", marker: Marker::Square, dashes: "7 4" },
+        "user-log" => Style { colour: "#009E73", marker: Marker::Square, dashes: "" },
+        "user-metrics" => Style { colour: "#CC79A7", marker: Marker::Diamond, dashes: "" },
+        "user-sites" => Style { colour: "#8C6BB1", marker: Marker::Triangle, dashes: "" },
+        "user-two" => Style { colour: "#7F7F7F", marker: Marker::Square, dashes: "" },
+        "nginx-log" => Style { colour: "#009E73", marker: Marker::Square, dashes: "7 4" },
+        "nginx-files" => Style { colour: "#8C6BB1", marker: Marker::Triangle, dashes: "7 4" },
         "user-h2" => Style { colour: "#CC79A7", marker: Marker::Diamond, dashes: "" },
         "nginx-h2" => Style { colour: "#CC79A7", marker: Marker::Diamond, dashes: "7 4" },
         "user-h3" => Style { colour: "#56B4E9", marker: Marker::Triangle, dashes: "" },
@@ -60,5 +66,21 @@ pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
     }
 }
 
-const ORDER: [&str; 10] =
-    ["user", "kernel", "auto", "nic", "nginx", "nginx-ktls", "user-h2", "nginx-h2", "user-h3", "nginx-h3"];
+const ORDER: [&str; 16] = [
+    "user",
+    "kernel",
+    "auto",
+    "nic",
+    "user-log",
+    "user-metrics",
+    "user-sites",
+    "user-two",
+    "nginx",
+    "nginx-ktls",
+    "nginx-log",
+    "nginx-files",
+    "user-h2",
+    "nginx-h2",
+    "user-h3",
+    "nginx-h3",
+];

@@ -161,6 +161,47 @@ pub(crate) fn latency_over_rate(cells: &[&Measured], quantile: f64, title: &str)
     }
 }
 
+/// The distribution of latency, for the arms of one cell: percentiles from the median to 99.9 %. The horizontal axis is
+/// logarithmic in the share of requests that take longer. A percentile is left out where a round has fewer than
+/// [`BEYOND`] requests above it.
+pub(crate) fn distribution(cells: &[&Measured], title: &str) -> Chart {
+    let mut arms: Vec<&Measured> = cells.to_vec();
+    arms.sort_by_key(|measured| arm::order(&measured.arm));
+    let beyond = |quantile: f64| 1.0 / (1.0 - quantile);
+    let series: Vec<Series> = arms
+        .into_iter()
+        .map(|measured| {
+            let least = measured.rounds.iter().map(|row| row.requests).min().unwrap_or(0) as f64;
+            let reached = QUANTILES.into_iter().filter(|quantile| least >= BEYOND * beyond(*quantile));
+            let points = reached.filter_map(|quantile| {
+                percentile(measured, quantile).map(|point| Point { x: beyond(quantile), ..point })
+            });
+            Series { name: measured.arm.clone(), style: arm::style(&measured.arm), points: points.collect() }
+        })
+        .collect();
+    let last = series.iter().filter_map(|series| series.points.last()).map(|point| point.x).fold(0.0, f64::max);
+    let ticks = QUANTILES.into_iter().filter(|quantile| beyond(*quantile) <= last);
+    Chart {
+        title: title.to_owned(),
+        subtitle: "less is better; from the intended start; bars: 95 %, none below 5 rounds".to_owned(),
+        x_title: "percentile of all requests".to_owned(),
+        y_title: "latency".to_owned(),
+        x_ticks: ticks.map(|quantile| (beyond(quantile), units::percentile(quantile))).collect(),
+        y_format: units::time,
+        y_scale: Scale::Logarithmic,
+        series,
+        level: None,
+        place: None,
+    }
+}
+
+/// The percentiles of a distribution.
+const QUANTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999];
+
+/// The minimum number of requests of a round above a percentile that a distribution shows. Below it the percentile is
+/// one of the last few requests.
+const BEYOND: f64 = 10.0;
+
 /// The numbers 1, 2 and 5 times a power of ten from at most the least of `values` to at least the largest.
 fn round_numbers(values: &[f64]) -> Vec<f64> {
     let (least, most) = (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(0.0, f64::max));
@@ -281,7 +322,8 @@ fn lines(
     y: impl Fn(&Measured) -> Option<Point>,
 ) -> Chart {
     let mut arms: Vec<&str> = cells.iter().map(|measured| measured.arm.as_str()).collect();
-    arms.sort_by_key(|name| arm::order(name));
+    // Arms without a place of their own are in order by their names, so that each is one line.
+    arms.sort_by_key(|name| (arm::order(name), *name));
     arms.dedup();
     let series = arms.into_iter().map(|name| {
         let mut points: Vec<Point> = cells
@@ -346,3 +388,57 @@ fn exact(x: f64, y: f64) -> Point {
 
 const LESS: &str = "less is better; bars show the spread of rounds";
 const MORE: &str = "more is better; bars show the spread of rounds";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram;
+    use crate::report::figures::gather;
+    use crate::row::Row;
+
+    #[test]
+    fn arms_without_a_place_have_one_line_each() {
+        let row = |arm: &str, size: u64| Row {
+            study: "mix".into(),
+            cell: format!("size={size}"),
+            arm: arm.into(),
+            size,
+            requests: 10,
+            server_cpu: Some(70),
+            ..Row::default()
+        };
+        let arms = ["nginx-x", "nginx-y"];
+        let cells = gather([1024, 2048].into_iter().flat_map(|size| arms.map(|arm| row(arm, size))).collect());
+        let cells: Vec<&Measured> = cells.iter().collect();
+        let chart = of_sizes(&cells, |measured| spread(measured, Metric::CpuPerRequest));
+        let lines: Vec<_> = chart.series.iter().map(|line| (line.name.as_str(), line.points.len())).collect();
+        assert_eq!(lines, [("nginx-x", 2), ("nginx-y", 2)]);
+    }
+
+    #[test]
+    fn a_distribution_goes_as_far_as_each_round_has_requests() {
+        let of = |rounds: u32, requests: u64| {
+            let mut times = histogram::of_times();
+            (1..=requests).for_each(|n| times.saturating_record(n * 1_000_000 / requests));
+            let latency = histogram::encode(&times).unwrap();
+            let rows = (0..rounds).map(|round| Row {
+                study: "peers".into(),
+                cell: "half".into(),
+                arm: "user".into(),
+                round,
+                requests,
+                latency: latency.clone(),
+                ..Row::default()
+            });
+            let cells = gather(rows.collect());
+            let chart = distribution(&cells.iter().collect::<Vec<_>>(), "half");
+            let last = chart.series[0].points.last().map(|point| (point.x.round(), (point.y / 1e4).round()));
+            (chart.x_ticks.last().map(|tick| tick.1.clone()).unwrap_or_default(), last)
+        };
+        assert_eq!(of(5, 20_000), ("p99.9".to_owned(), Some((1000.0, 100.0))));
+        assert_eq!(of(5, 9_000), ("p99.5".to_owned(), Some((200.0, 100.0))));
+        assert_eq!(of(5, 999), ("p95".to_owned(), Some((20.0, 95.0))));
+        assert_eq!(of(4, 20_000), ("p95".to_owned(), Some((20.0, 95.0))), "the tail of four rounds has no interval");
+        assert_eq!(of(5, 19), (String::new(), None));
+    }
+}

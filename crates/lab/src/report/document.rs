@@ -1,6 +1,6 @@
 //! A report's content, independent of its format.
 
-use super::chart::{Chart, Strip};
+use super::chart::{Chart, Ratios, Strip};
 
 /// A report, before it becomes HTML or Markdown.
 #[derive(Debug, Clone)]
@@ -11,6 +11,28 @@ pub(crate) struct Document {
     pub front: Vec<Block>,
     /// A section for each study.
     pub sections: Vec<Section>,
+}
+
+impl Document {
+    /// Titles and SVG elements of all drawings, in their order.
+    pub(crate) fn drawings(&self) -> Vec<(&str, String)> {
+        let mut found = Vec::new();
+        drawings(&self.front, &mut found);
+        self.sections.iter().for_each(|section| drawings(&section.blocks, &mut found));
+        found
+    }
+}
+
+fn drawings<'a>(blocks: &'a [Block], found: &mut Vec<(&'a str, String)>) {
+    for block in blocks {
+        match block {
+            Block::Charts(charts) => found.extend(charts.iter().map(|chart| (chart.title.as_str(), chart.svg()))),
+            Block::Strip(strip) => found.push((&strip.title, strip.svg())),
+            Block::Ratios(ratios) => found.push((&ratios.title, ratios.svg())),
+            Block::Fold(_, inner) => drawings(inner, found),
+            _ => (),
+        }
+    }
 }
 
 /// A heading and the blocks below it.
@@ -39,6 +61,8 @@ pub(crate) enum Block {
     Charts(Vec<Chart>),
     /// Every value of a few samples; left out of text files.
     Strip(Strip),
+    /// Ratios with their intervals; left out of text files, whose tables have them.
+    Ratios(Ratios),
     /// Lines as typed.
     Code(String),
     /// Details, collapsed if the format supports it.

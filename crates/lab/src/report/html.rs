@@ -53,6 +53,7 @@ fn blocks(page: &mut String, blocks: &[Block]) {
                 writeln!(page, "</div>")
             }
             Block::Strip(strip) => writeln!(page, "<div class=\"charts\"><figure>{}</figure></div>", strip.svg()),
+            Block::Ratios(ratios) => writeln!(page, "<div class=\"charts\"><figure>{}</figure></div>", ratios.svg()),
             Block::Code(code) => writeln!(page, "<pre>{}</pre>", escape(code)),
             Block::Fold(title, inner) => {
                 let _ = writeln!(page, "<details><summary>{}</summary>", escape(title));

@@ -56,6 +56,7 @@ fn blocks(text: &mut String, blocks: &[Block]) {
                 write!(text, "Plots, in report.html: {}.\n\n", titles.join("; "))
             }
             Block::Strip(strip) => write!(text, "Plot, in report.html: {}.\n\n", strip.title),
+            Block::Ratios(ratios) => write!(text, "Plot, in report.html: {}.\n\n", ratios.title),
             Block::Code(code) => write!(text, "```text\n{code}\n```\n\n"),
             Block::Fold(title, inner) => {
                 let _ = write!(text, "### {title}\n\n");

@@ -31,6 +31,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::row::Row;
 use crate::run_info::RunInfo;
+pub(crate) use chart::escape;
+use chart::standalone;
 pub use diff::{Diff, DiffCell, diff};
 use document::{Block, Document};
 pub use export::{Format, export};
@@ -62,6 +64,27 @@ pub fn write(directory: &Path) -> Result<Written> {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(written)
+}
+
+/// The drawings of a report as files of their own: names and contents. A name is made of the drawing's title, and ends
+/// with a number from the second drawing of that title on.
+///
+/// # Errors
+///
+/// As [`write()`], except for writing.
+pub fn drawings(directory: &Path) -> Result<Vec<(String, String)>> {
+    let info = RunInfo::read(directory)?;
+    let (document, _) = document(raw::read(directory)?, &info);
+    let mut files: Vec<(String, String)> = Vec::new();
+    for (title, svg) in document.drawings() {
+        let words = title.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        let name = words.collect::<Vec<_>>().join("-").to_lowercase();
+        let numbered = (2..).map(|number| format!("{name}-{number}.svg"));
+        let mut names = std::iter::once(format!("{name}.svg")).chain(numbered);
+        let free = names.find(|name| !files.iter().any(|(other, _)| other == name));
+        files.push((free.context("numbers end")?, standalone(&svg)));
+    }
+    Ok(files)
 }
 
 /// The table for the README (`readme.rs`), or the table of counts if the directory holds counts in guests

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::chart::{Chart, standalone};
 use super::conclusions::conclude;
 use super::document::Table;
 use super::figures::{Measured, gather};
@@ -157,21 +156,16 @@ fn one(page: &mut Page, study: StudyName, runs: &[&Run]) {
             page.text += &format!("- {finding}\n");
         }
         page.text.push('\n');
-        if let Some(chart) = chart(study, &cells, instructions) {
+        if let Some(picture) = study::picture(study.name(), &cells, instructions) {
             let file = format!("{}-{}.svg", study.name(), run.name);
-            page.text += &format!("![{}, {}](studies/{file})\n\n", chart.title, run.name);
-            page.charts.push((file, standalone(&chart.svg())));
+            page.text += &format!("![{}, {}](studies/{file})\n\n", picture.title, run.name);
+            page.charts.push((file, picture.svg));
         }
     }
 }
 
 fn cells_of(run: &Run, study: StudyName) -> Vec<&Measured> {
     run.cells.iter().filter(|measured| measured.study == study.name()).collect()
-}
-
-/// The most telling chart of the study.
-fn chart(study: StudyName, cells: &[&Measured], instructions: bool) -> Option<Chart> {
-    study::charts_of(study.name(), cells, instructions).into_iter().find(|chart| !chart.is_empty())
 }
 
 /// Conditions that no run has, and runs that lack a condition of the others.

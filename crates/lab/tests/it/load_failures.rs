@@ -200,4 +200,9 @@ fn the_command_tells() {
     let (code, _, err) = load(r#"ulimit -n 30; exec "$0" load "$1" --requests 9 --connections 64"#);
     assert_eq!(code, Some(1));
     assert!(err.contains("open files") && err.contains("ulimit -Hn"), "{err}");
+
+    // Before the first request.
+    let (code, out, err) = load(r#"PATH=/nowhere exec "$0" load "$1" --requests 9 --flame /nowhere/x.svg --pid $$"#);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(err.contains("--flame needs perf") && err.contains("install linux-perf"), "{err}");
 }

@@ -29,6 +29,23 @@ fn the_tables_of_the_pages_are_made_from_the_committed_runs() {
 }
 
 #[test]
+fn the_drawings_of_the_pages_are_made_from_the_committed_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the tree's root");
+    let made = report::drawings(&root.join("bench/deployed")).expect("a report");
+    let directory = root.join("docs/pictures/deployed");
+    for (name, svg) in &made {
+        let is = std::fs::read_to_string(directory.join(name)).unwrap_or_default();
+        let remedy = "write it again with `sealion-lab report bench/deployed --drawings docs/pictures/deployed`";
+        assert!(is == *svg, "docs/pictures/deployed/{name}: {remedy}");
+    }
+    assert_eq!(std::fs::read_dir(&directory).map_or(0, Iterator::count), made.len(), "a drawing of no report");
+    let page = std::fs::read_to_string(root.join("BENCHMARKING.md")).expect("a page");
+    for link in page.split("](docs/pictures/deployed/").skip(1).filter_map(|text| text.split(')').next()) {
+        assert!(made.iter().any(|(name, _)| name == link), "{link} is no drawing of the run");
+    }
+}
+
+#[test]
 fn committed_runs_tell_of_no_user_and_no_host() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the tree's root");
     let info = std::fs::read_to_string(root.join("bench/peers/run.json")).expect("run.json");

@@ -111,6 +111,45 @@ fn plots_are_well_formed_and_no_texts_overlap() {
     }
 }
 
+/// The titles of the drawings of a report.
+fn drawings(page: &str) -> Vec<&str> {
+    let titles = page.split("<svg ").skip(1).filter_map(|svg| svg.split_once("class=\"title\">"));
+    titles.map(|(_, text)| text.split('<').next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn every_study_has_drawings_and_every_open_loop_its_distribution() {
+    for &study in StudyName::ALL {
+        let (_, page, _) = made_up(&format!("drawn-{}", study.name()), &[study]);
+        let drawn = drawings(&page);
+        assert!(!drawn.is_empty(), "{} has no drawing", study.name());
+        let expected: &[&str] = match study {
+            StudyName::NginxArticle => &["Throughput, kernel TLS to user space"],
+            StudyName::Peers => &["Latency, 1 kB, half the load", "Latency, 16 kB, half the load"],
+            StudyName::Deployed => &["Server CPU per request, ratio to nginx", "Latency, 16 kB, half the load"],
+            StudyName::RateSweep => &["1 kB at 10 % of each arm's rate", "16 kB at 95 % of each arm's rate"],
+            _ => &[],
+        };
+        for title in expected {
+            assert!(drawn.contains(title), "{} lacks {title:?}: {drawn:?}", study.name());
+        }
+    }
+}
+
+#[test]
+fn drawings_are_files_with_a_name_each() {
+    let (directory, page, _) = made_up("files-of-drawings", &[StudyName::Netdev, StudyName::Mix]);
+    let files = report::drawings(&directory).unwrap();
+    assert_eq!(files.len(), drawings(&page).len());
+    let mut names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains(&"server-cpu-per-request.svg"), "{names:?}");
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    for (name, svg) in &files {
+        roxmltree::Document::parse(svg).unwrap_or_else(|why| panic!("{name} is no SVG: {why}"));
+    }
+}
+
 /// A text and its box, if a letter is 0.6 of its size wide: more than the average of common fonts.
 fn text_box(node: roxmltree::Node<'_, '_>) -> (String, [f64; 4]) {
     let number = |name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok()).expect("a number");

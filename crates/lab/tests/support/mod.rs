@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use sealion_lab::histogram;
 use sealion_lab::row::Row;
 use sealion_lab::run_info::{AeadDriver, ArmInfo, CalibrationInfo, Machine, Program, RunInfo, Version};
-use sealion_lab::study::{Cell, Scale, StudyName, suite_name};
+use sealion_lab::study::{Cell, Scale, Scene, StudyName, suite_name};
 
 /// Rows of a study at its default scale. Each arm's cost is linear, with a cost per connection, request and byte.
 /// Rounds scatter by a few percent, from a generator with a fixed seed.
@@ -117,6 +117,7 @@ fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice:
         calls: cell.calls,
         connections: cell.connections as u64,
         threads: cell.threads as u64,
+        rate: matches!(cell.scene, Scene::HalfLoad | Scene::Share { .. }).then_some(1e9 / cost / 2.0),
         read: "drain".into(),
         suite: format!("TLSv1.3 {}", suite_name(cell.suite)),
         elapsed: elapsed as u64,

@@ -137,7 +137,7 @@ impl Canvas {
         self.svg.push_str("</g>");
     }
 
-    fn marker(&mut self, marker: Marker, x: f64, y: f64) {
+    pub(super) fn marker(&mut self, marker: Marker, x: f64, y: f64) {
         let _ = match marker {
             Marker::Circle => write!(self.svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.6"/>"#),
             Marker::Square => {

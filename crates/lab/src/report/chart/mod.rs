@@ -3,11 +3,13 @@
 mod axis;
 mod draw;
 mod label;
+mod ratios;
 mod strip;
 
 #[cfg(test)]
 use label::Label;
 
+pub(crate) use ratios::{Ratio, Ratios};
 pub(crate) use strip::Strip;
 
 use super::arm::Style;

@@ -1,7 +1,7 @@
 //! nginx-article: ministat's tables.
 
 use super::super::arm;
-use super::super::chart::Strip;
+use super::super::chart::{Point, Ratio, Ratios, Strip};
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
@@ -69,6 +69,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
         ]);
     }
     blocks.insert(0, Block::Table(verdicts));
+    blocks.extend(gain_over_size(cells, instructions).map(Block::Ratios));
     (blocks, findings)
 }
 
@@ -83,6 +84,42 @@ fn strip(cells: &[&Measured], metric: Metric, name: &str, format: fn(f64) -> Str
             .map(|measured| (measured.arm.clone(), arm::style(&measured.arm), values(measured)))
             .collect(),
     }
+}
+
+/// The change by kernel TLS on each server, by size, beside the published gains; `None` without two arms of one server.
+/// Instructions have no published change.
+pub(super) fn gain_over_size(cells: &[&Measured], instructions: bool) -> Option<Ratios> {
+    let metric = if instructions { cost(true) } else { Metric::Throughput };
+    let mut groups = Vec::new();
+    for condition in conditions(cells) {
+        let of_condition = of_condition(cells, &condition);
+        for size in sizes(&of_condition) {
+            let chosen: Vec<&Measured> =
+                of_condition.iter().filter(|measured| measured.size == size).copied().collect();
+            let rows = pairs(&chosen).into_iter().filter_map(|(user, kernel)| {
+                let found = Compared::between(of_arm(&chosen, user)?, of_arm(&chosen, kernel)?, metric)?;
+                Some(Ratio::of(format!("{kernel} / {user}"), arm::style(kernel), &found))
+            });
+            groups.push((format!("{}, {}", units::body(size as f64), said(&chosen)), rows.collect::<Vec<_>>()));
+        }
+    }
+    if groups.iter().all(|(_, rows)| rows.is_empty()) {
+        return None;
+    }
+    if !instructions {
+        let rows = published::NGINX_ARTICLE.map(|gain| {
+            let [y, low, high] = [0.0, -gain.welch, gain.welch].map(|error| 1.0 + (gain.percent + error) / 100.0);
+            let name = format!("nginx-ktls / nginx, {}", gain.system);
+            Ratio { name, style: arm::style("nginx-ktls"), point: Point { x: 0.0, y, low, high } }
+        });
+        groups.push(("1 GB, published 2021".to_owned(), rows.into()));
+    }
+    let (title, better) = if instructions {
+        ("Instructions per request, kernel TLS to user space", "below 1: kernel cheaper; bars: the spread of counts")
+    } else {
+        ("Throughput, kernel TLS to user space", "above 1: kernel faster; bars: 95 %, none below 5 rounds")
+    };
+    Some(Ratios { title: title.to_owned(), subtitle: better.to_owned(), x_title: "ratio".to_owned(), groups })
 }
 
 /// The published gains beside a run's.

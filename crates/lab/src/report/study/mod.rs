@@ -11,7 +11,7 @@ mod netdev;
 pub(crate) mod peers;
 mod rates;
 
-use super::chart::Chart;
+use super::chart::{Chart, standalone};
 use super::charts;
 use super::cost;
 use super::document::{Block, Section};
@@ -79,15 +79,39 @@ pub(crate) fn beside(study: &str, cells: &[&Measured], instructions: bool, limit
     }
 }
 
-/// The charts that compare the two paths, beginning with the most telling.
-pub(crate) fn charts_of(study: &str, cells: &[&Measured], instructions: bool) -> Vec<Chart> {
-    let Some(condition) = widest(cells).or_else(|| conditions(cells).into_iter().next()) else { return Vec::new() };
+/// A drawing as a file of its own.
+pub(crate) struct Picture {
+    pub title: String,
+    pub svg: String,
+}
+
+/// The most telling drawing of the two paths in a study.
+pub(crate) fn picture(study: &str, cells: &[&Measured], instructions: bool) -> Option<Picture> {
+    if study == "nginx-article" {
+        let drawn = article::gain_over_size(cells, instructions)?;
+        return Some(Picture { svg: standalone(&drawn.svg()), title: drawn.title });
+    }
+    let condition = widest(cells).or_else(|| conditions(cells).into_iter().next())?;
     let chosen = of_condition(cells, &condition);
     let mut drawn = charts::paths_against_size(&chosen, cost(instructions));
     if study == "container" && !instructions {
         drawn.insert(0, container::chart(cells));
     }
-    drawn
+    let chart = drawn.into_iter().find(|chart| !chart.is_empty())?;
+    Some(Picture { svg: standalone(&chart.svg()), title: chart.title })
+}
+
+/// The distribution of latency in each open loop, a chart for each cell; `name` gives its title.
+fn distributions(cells: &[&Measured], name: impl Fn(&Measured) -> String) -> Vec<Chart> {
+    let open: Vec<&Measured> =
+        cells.iter().copied().filter(|m| m.rounds.iter().any(|row| row.rate.is_some())).collect();
+    let mut names: Vec<&str> = open.iter().map(|measured| measured.cell.as_str()).collect();
+    names.dedup();
+    let charts = names.into_iter().map(|cell| {
+        let arms: Vec<&Measured> = open.iter().filter(|measured| measured.cell == cell).copied().collect();
+        charts::distribution(&arms, &name(arms[0]))
+    });
+    charts.filter(|chart| !chart.is_empty()).collect()
 }
 
 /// Charts against size for the condition with the most sizes and, among equals, the most calls.

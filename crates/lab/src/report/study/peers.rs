@@ -22,7 +22,40 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
         blocks.push(Block::Table(table(cells, "nginx")));
     }
     blocks.extend(against_size(cells, instructions));
+    if !instructions {
+        blocks.extend(distributions(cells));
+    }
     (blocks, findings)
+}
+
+/// The distributions of latency in the open loops, under a heading.
+pub(super) fn distributions(cells: &[&Measured]) -> Vec<Block> {
+    let name = |measured: &Measured| format!("Latency, {}", any(measured).map(label).unwrap_or_default());
+    let charts = super::distributions(cells, name);
+    if charts.is_empty() {
+        return Vec::new();
+    }
+    vec![Block::Heading("Distribution of latency".to_owned()), Block::Charts(charts)]
+}
+
+/// The cells in the order of the table: the values that all rows share, and the arms.
+pub(super) fn by_cell<'a>(cells: &[&'a Measured]) -> Vec<(&'a Row, Vec<&'a Measured>)> {
+    let mut names: Vec<&str> = Vec::new();
+    for measured in cells {
+        if !names.contains(&measured.cell.as_str()) {
+            names.push(&measured.cell);
+        }
+    }
+    let mut found: Vec<(&Row, Vec<&Measured>)> = Vec::new();
+    for name in names {
+        let arms: Vec<&Measured> = cells.iter().copied().filter(|measured| measured.cell == name).collect();
+        found.extend(arms.iter().find_map(|measured| any(measured)).map(|row| (row, arms)));
+    }
+    found.sort_by_key(|(row, _)| {
+        let alone = (row.idle_memory.is_some(), !row.beside.is_empty(), row.rate.is_some());
+        (alone, row.resume, row.calls.is_some(), row.size)
+    });
+    found
 }
 
 /// A line for each cell with cost, ratio to `baseline` and 99th percentile, for each arm.
@@ -45,25 +78,10 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
     }
     head.extend(arms.iter().map(|arm| format!("p99 {}", shown(arm))));
 
-    let mut names: Vec<&str> = Vec::new();
-    for measured in cells {
-        if !names.contains(&measured.cell.as_str()) {
-            names.push(&measured.cell);
-        }
-    }
-    names.sort_by_cached_key(|name| {
-        let first = cells.iter().find(|measured| measured.cell == *name).and_then(|measured| any(measured));
-        first.map(|row| {
-            let alone = (row.idle_memory.is_some(), !row.beside.is_empty(), row.rate.is_some());
-            (alone, row.resume, row.calls.is_some(), row.size)
-        })
-    });
     // In a closed loop the faster server gets more requests, which lengthens its latencies.
     let open_loops = cells.iter().filter_map(|measured| any(measured)).any(|row| row.rate.is_some());
     let mut table = Table { caption: String::new(), head, rows: Vec::new(), names: 1 };
-    for name in names {
-        let of_cell: Vec<&Measured> = cells.iter().filter(|measured| measured.cell == name).copied().collect();
-        let Some(row) = of_cell.iter().find_map(|measured| any(measured)) else { continue };
+    for (row, of_cell) in by_cell(cells) {
         let idle = row.idle_memory.is_some();
         let of = |arm: &str| of_cell.iter().find(|measured| measured.arm == arm).copied();
         let value = |arm: &str| {
@@ -100,14 +118,14 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
 
 /// The arm that `arm` is compared with: the baseline, or the nginx without an access log for an arm without one. A log
 /// costs a server more than many differences that a table shows.
-fn like<'a>(arm: &str, arms: &[&'a str], baseline: &'a str) -> &'a str {
+pub(super) fn like<'a>(arm: &str, arms: &[&'a str], baseline: &'a str) -> &'a str {
     let has_no_log = matches!(arm, "user" | "user-metrics");
     let without = arms.iter().find(|other| **other == "nginx").copied();
     without.filter(|_| has_no_log && baseline == "nginx-log").unwrap_or(baseline)
 }
 
 /// The row's name for people.
-fn label(row: &Row) -> String {
+pub(super) fn label(row: &Row) -> String {
     if row.idle_memory.is_some() {
         return "memory of 1,000 idle connections".to_owned();
     }

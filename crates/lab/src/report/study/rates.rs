@@ -3,7 +3,7 @@
 use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
-use super::sizes;
+use super::{distributions, sizes};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured]) -> (Vec<Block>, Vec<String>) {
@@ -20,6 +20,11 @@ pub(super) fn report(cells: &[&Measured]) -> (Vec<Block>, Vec<String>) {
             blocks.push(Block::Charts(drawn));
         }
         blocks.push(Block::Table(table(&chosen)));
+        let name = |measured: &Measured| format!("{body} at {} % of each arm's rate", share(measured).unwrap_or(0));
+        let drawn = distributions(&chosen, name);
+        if !drawn.is_empty() {
+            blocks.push(Block::Fold(format!("Distribution of latency, {body}"), vec![Block::Charts(drawn)]));
+        }
         findings.extend(chosen.iter().filter_map(|measured| finding(measured, &chosen, &body)));
     }
     (blocks, findings)
