@@ -7,7 +7,6 @@ use super::draw::{Canvas, TEXT, WIDTH};
 use super::label::width;
 use super::{Point, Scale, escape};
 use crate::report::arm::Style;
-use crate::report::study::compared::Compared;
 use crate::units;
 
 /// Ratios to compare, in groups.
@@ -30,14 +29,6 @@ pub(crate) struct Ratio {
     pub style: Style,
     /// The ratio as `y`, with the ends of its interval.
     pub point: Point,
-}
-
-impl Ratio {
-    /// A comparison as a row. Without an interval it has no bar.
-    pub(crate) fn of(name: String, style: Style, found: &Compared) -> Self {
-        let [low, high] = found.ends().unwrap_or([found.ratio(); 2]);
-        Self { name, style, point: Point { x: 0.0, y: found.ratio(), low, high } }
-    }
 }
 
 impl Ratios {

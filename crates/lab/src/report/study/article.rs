@@ -98,7 +98,7 @@ pub(super) fn gain_over_size(cells: &[&Measured], instructions: bool) -> Option<
                 of_condition.iter().filter(|measured| measured.size == size).copied().collect();
             let rows = pairs(&chosen).into_iter().filter_map(|(user, kernel)| {
                 let found = Compared::between(of_arm(&chosen, user)?, of_arm(&chosen, kernel)?, metric)?;
-                Some(Ratio::of(format!("{kernel} / {user}"), arm::style(kernel), &found))
+                Some(found.row(format!("{kernel} / {user}"), arm::style(kernel)))
             });
             groups.push((format!("{}, {}", units::body(size as f64), said(&chosen)), rows.collect::<Vec<_>>()));
         }

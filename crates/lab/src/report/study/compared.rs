@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::super::arm::Style;
+use super::super::chart::{Point, Ratio as Row};
 use super::super::figures::{Measured, Metric};
 use super::{count, of_arm, pairs};
 use crate::statistics::{CLAIM_ROUNDS, Difference, Ratio, Spread, holm, percent};
@@ -44,6 +46,12 @@ impl Compared {
             Self::Counted(spread) => Some([spread.low, spread.high]),
             Self::Single(_) => None,
         }
+    }
+
+    /// The row of a drawing. Without an interval it has no bar.
+    pub(super) fn row(&self, name: String, style: Style) -> Row {
+        let [low, high] = self.ends().unwrap_or([self.ratio(); 2]);
+        Row { name, style, point: Point { x: 0.0, y: self.ratio(), low, high } }
     }
 
     /// Whether the difference may be claimed.

@@ -1,7 +1,7 @@
 //! deployed: Sealion and nginx as operators run them.
 
 use super::super::arm;
-use super::super::chart::{Ratio, Ratios};
+use super::super::chart::Ratios;
 use super::super::document::Block;
 use super::super::figures::{Measured, Metric};
 use super::compared::{Compared, verdict};
@@ -26,7 +26,7 @@ fn to_nginx(cells: &[&Measured]) -> Ratios {
         let rows = arms.iter().filter_map(|name| {
             let base = peers::like(name, &arms, BASELINE);
             let found = Compared::between(of_arm(&of_cell, base)?, of_arm(&of_cell, name)?, Metric::CpuPerRequest)?;
-            (base != *name).then(|| Ratio::of(format!("{name} / {base}"), arm::style(name), &found))
+            (base != *name).then(|| found.row(format!("{name} / {base}"), arm::style(name)))
         });
         (peers::label(row), rows.collect())
     });
