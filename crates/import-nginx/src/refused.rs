@@ -21,9 +21,8 @@ pub struct Refused<'a> {
 const CHOSEN_BY: [&str; 5] = ["path", "name", "match", "internal", "once"];
 
 /// Settings of a site without which its responses differ, and nothing is opened.
-const LEFT_OUT: [&str; 10] = [
+const LEFT_OUT: [&str; 9] = [
     "headers",
-    "cors",
     "hsts",
     "cache_control",
     "forwarded_cache_control",

@@ -55,6 +55,9 @@ pub(super) fn read(
             if name == "invalid_referer" {
                 return holds(referer(referers, &variables.server_names)?.not());
             }
+            if name == "https" && variables.scheme == Some("http") {
+                return holds(constant(false));
+            }
             if name == "https" {
                 return holds(Condition::key("scheme", "https"));
             }
@@ -221,7 +224,7 @@ fn matches(
     if !uses_groups(block, &own) {
         return Ok(Asked::holds(Condition::wanted(&template, format!("{sign} {own}"))));
     }
-    let (own, groups) = values::with_named_groups(&own);
+    let (own, groups) = values::with_named_groups(&own, &"group".repeat(variables.led.len() + 1));
     let wanted = format!("{sign} {own}");
     // Hosts and values have groups.
     let condition = match template.as_str() {

@@ -64,7 +64,10 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
             );
             context.report_with(directive, remedy);
         }
-        codes.into_iter().for_each(|code| drop(pages.insert(code.clone(), target.clone())));
+        // The first one of a status counts.
+        for code in codes {
+            pages.entry(code.clone()).or_insert_with(|| target.clone());
+        }
     }
     if !pages.is_empty() {
         table.set("error_pages", pages);
@@ -141,6 +144,11 @@ fn refuses(level: &Level<'_>, status: &str) -> bool {
         "429" | "503" => &["limit_req", "limit_conn"],
         _ => return false,
     };
+    // A closed path stays so.
+    let returns = |inner: &&Directive| inner.name == "return" && inner.first() == status && inner.arguments.len() == 1;
+    if matches!(status, "401" | "403") && level.own().iter().any(|inner| returns(inner)) {
+        return true;
+    }
     let is_guard = |guard: &&Directive| guard.first() != "off" && !(guard.name == "allow" && guard.first() == "all");
     if names.iter().any(|name| level.all(name).iter().any(is_guard)) {
         return true;

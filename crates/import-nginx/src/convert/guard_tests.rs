@@ -115,7 +115,7 @@ fn variables_that_the_server_makes_are_named_where_they_differ() {
         converted("", &server).2.len()
     };
     for param in [
-        "SERVER_NAME shop.example",
+        "SERVER_NAME $http_x_name",
         "REMOTE_USER ada",
         "REMOTE_ADDR $http_x_real_ip",
         "SERVER_PORT 443",

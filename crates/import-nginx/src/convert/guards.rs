@@ -121,15 +121,16 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     }
     if let Some(satisfy) = level.own().iter().rfind(|directive| directive.name == "satisfy") {
         table.set("satisfy", if satisfy.first() == "any" { "any" } else { "all" });
-        if satisfy.first() == "any" && SIGN_INS.into_iter().all(|name| is_on(level, name)) {
-            context.report_with(
-                satisfy,
-                "clients need both the password and the consent of the other server: remove one of them",
-            );
-        }
+    }
+    if let Some(satisfy) = level.last("satisfy").filter(|satisfy| satisfy.first() == "any")
+        && (level.sets(&["satisfy"]) || level.sets(&SIGN_INS))
+        && SIGN_INS.into_iter().all(|name| is_on(level, name))
+    {
+        let remedy = "clients need both the password and the consent of the other server: remove one of them";
+        context.report_with(satisfy, remedy);
     }
     // Locations within may allow clients again, and `deny` closes them for good.
-    let has_locations = level.own().iter().any(|inner| inner.name == "location");
+    let has_locations = level.sets(&["location", "limit_except"]);
     let unmatched = Unmatched::of(level);
     let may_open = has_locations || unmatched == Unmatched::Asked;
     let rules = level.any_of(&["allow", "deny"]);

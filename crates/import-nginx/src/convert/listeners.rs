@@ -89,10 +89,19 @@ impl Listeners {
         let mut parts: Vec<Part> = Vec::new();
         let mut lost: Vec<&String> = Vec::new();
         let mut seen = HashSet::new();
+        let of_names = server.children().iter().filter(|inner| inner.name == "server_name");
+        let with_dot = of_names.flat_map(|inner| &inner.arguments).filter_map(|name| name.strip_prefix('.'));
+        // Both names of `.example.org`, which is lost whole where one of them is taken.
+        let pairs: Vec<[String; 2]> =
+            with_dot.map(str::to_ascii_lowercase).map(|domain| [format!("*.{domain}"), domain]).collect();
         for address in addresses(server).filter(|address| seen.insert(address.clone())) {
-            let is_new =
-                |name: &&String| name.starts_with('~') || self.taken.insert((address.clone(), (*name).clone()));
+            let taken = |name: &String| self.taken.contains(&(address.clone(), name.clone()));
+            let is_new = |name: &&String| match pairs.iter().find(|pair| pair.contains(name)) {
+                Some(pair) => !pair.iter().any(taken),
+                None => name.starts_with('~') || !taken(name),
+            };
             let (own, others): (Vec<&String>, Vec<&String>) = names.iter().partition(is_new);
+            self.taken.extend(own.iter().map(|name| (address.clone(), (*name).clone())));
             lost.extend(others);
             let own: Vec<String> = own.into_iter().cloned().collect();
             let is_default = self.defaults.get(&address) == Some(&number);
@@ -192,7 +201,9 @@ impl Listeners {
     /// Writes the listeners of a site: none if it is served on all.
     pub(super) fn place(&self, site: &mut Table, part: &Part) {
         let values = |addresses: &[String]| addresses.iter().map(|address| Value::from(address.as_str())).collect();
-        match part.listen.len() == self.all.len() {
+        // A site with addresses compares its expressions before a site without.
+        let has_order = self.all.len() > 1 && part.names.iter().any(|name| name.starts_with('~'));
+        match part.listen.len() == self.all.len() && !has_order {
             true => _ = site.remove("listen"),
             false => site.set("listen", Value::Array(values(&part.listen))),
         }

@@ -23,7 +23,6 @@ mod process;
 mod proxy;
 mod real_ip;
 mod rewrite_phase;
-mod rewrite_rest;
 mod route;
 mod settings;
 mod site;

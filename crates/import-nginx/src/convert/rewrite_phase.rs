@@ -7,7 +7,6 @@ use super::condition::Condition;
 use super::context::Context;
 use super::path::Path;
 use super::proxy::{self, ItsPath, NotPassed, Place};
-use super::rewrite_rest::{self, Then};
 use super::route::{Block, act, place};
 use super::variables::Variables;
 use super::{action, limits, pcre, settings, values};
@@ -17,17 +16,6 @@ use crate::toml_text::{Table, inline_table};
 /// Writes the rewrite phase of a block as routes within it.
 pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variables: &mut Variables) {
     let own: Vec<&Directive> = block.level.own().to_vec();
-    phase(context, table, block, variables, &own);
-}
-
-/// Writes directives of the rewrite phase as routes. `own`: all of the block, or those behind an `if` with a server of its own.
-fn phase(
-    context: &mut Context,
-    table: &mut Table,
-    block: &Block<'_, '_>,
-    variables: &mut Variables,
-    own: &[&Directive],
-) {
     let has_break =
         own.iter().any(|inner| inner.name == "rewrite" && inner.arguments.last().is_some_and(|flag| flag == "break"));
     let mut behind: Option<String> = None;
@@ -35,17 +23,17 @@ fn phase(
     let mut is_raw = false;
     // The condition of all that stands behind `if (…) { break; }`.
     let mut unless = Condition::Always;
-    // nginx goes on with the rewrites behind an `if` that only sets variables, and the last of several applies.
+    // nginx goes on behind an `if` that ends nothing, and the last of several gives the settings and the server.
     let mut last: Vec<Table> = Vec::new();
-    for (at, inner) in own.iter().copied().enumerate() {
-        let rest = &own[at + 1..];
+    for (number, inner) in own.iter().copied().enumerate() {
+        let rest = &own[number + 1..];
         match inner.name.as_str() {
             "set" => set(context, variables, inner, &Condition::Always),
-            // Of `if (…) { rewrite …; break; }` too: it stands behind the rewrite.
-            "break" => break,
             "return" => {
-                if unless != Condition::Always {
-                    context.report_with(inner, "it applies behind break too: write a route with match");
+                match unless {
+                    // It answers the requests of the conditions before it.
+                    Condition::Always => last.clear(),
+                    _ => context.report_with(inner, "it applies behind break too: write a route with match"),
                 }
                 break;
             }
@@ -55,31 +43,47 @@ fn phase(
                 is_raw = true;
             }
             "rewrite" => {
+                if !last.is_empty() && inner.arguments.get(2).is_some_and(|flag| flag == "break") {
+                    let remedy =
+                        "its paths miss the settings and the server of the if before it: write a route with match";
+                    context.report_with(inner, remedy);
+                }
                 let condition = Some(unless.clone()).filter(|unless| *unless != Condition::Always);
-                let is_only = own.len() == 1;
+                let is_only = block.level.own().len() == 1;
                 let rewrite = Rewrite { condition, has_pass: block.passes(), is_only, is_raw, rest };
                 of_rewrite(context, table, block, variables, (inner, rewrite, &mut behind));
             }
             "if" if asked::is_of_script(inner, &block.level) => {}
-            "if" => match read(context, inner, variables, block) {
-                Ok(asked) if matches!(inner.children(), [only] if only.name == "break") => {
-                    unless = unless.and(asked.whole().not());
-                }
-                Ok(asked) => {
-                    let whole = asked.whole();
-                    let asked = asked.and(&unless);
-                    let route = of_if(context, table, block, variables, (inner, asked, rest));
-                    match inner.children().iter().any(action::is_action) {
-                        true => route.into_iter().for_each(|route| table.push("route", route)),
-                        false => last.extend(route),
-                    }
-                    if inner.children().iter().any(|inner| inner.name == "break") {
+            "if" => {
+                match read(context, inner, variables, block) {
+                    Ok(asked) if matches!(inner.children(), [only] if only.name == "break") => {
+                        let whole = asked.whole();
+                        // nginx tries no files there.
+                        if block.level.sets(&["try_files"]) {
+                            last.extend(of_if(context, table, block, variables, (inner, asked.and(&unless), rest)));
+                        }
                         unless = unless.and(whole.not());
                     }
+                    Ok(asked) => {
+                        let whole = asked.whole();
+                        let asked = asked.and(&unless);
+                        let route = of_if(context, table, block, variables, (inner, asked, rest));
+                        match inner.children().iter().any(|inner| inner.name == "return") {
+                            true => route.into_iter().for_each(|route| table.push("route", route)),
+                            false => last.extend(route),
+                        }
+                        if inner.children().iter().any(|inner| inner.name == "break") {
+                            unless = unless.and(whole.not());
+                        }
+                    }
+                    Err(_) if asks_certificate(inner) => table.push("route", closed(context, inner)),
+                    Err(why) => lost_if(context, inner, &why),
                 }
-                Err(_) if asks_certificate(inner) => table.push("route", closed(context, inner)),
-                Err(why) => lost_if(context, inner, &why),
-            },
+                // Its expression takes the place of the location's, whether it matches or not.
+                if inner.arguments.get(1).is_some_and(|operator| operator.contains('~')) {
+                    variables.groups.clear();
+                }
+            }
             _ => {}
         }
     }
@@ -87,7 +91,7 @@ fn phase(
 }
 
 /// Reads the condition of an `if` in a block.
-pub(super) fn read(
+fn read(
     context: &mut Context,
     directive: &Directive,
     variables: &Variables,
@@ -167,7 +171,7 @@ fn lost_if(context: &mut Context, block: &Directive, why: &str) {
 }
 
 /// Whether an expression may match a path that begins so.
-pub(super) fn may_have(expression: &str, start: &str) -> bool {
+fn may_have(expression: &str, start: &str) -> bool {
     let Some(own) = expression.strip_prefix('^') else { return true };
     let end = own.find(|c: char| "\\.[]()*+?{}|$^".contains(c)).unwrap_or(own.len());
     // A quantifier is about the character before it.
@@ -179,6 +183,15 @@ pub(super) fn may_have(expression: &str, start: &str) -> bool {
 /// The path of a rewrite. Its query goes before the query of the request.
 fn target(context: &mut Context, variables: &Variables, to: &str) -> Result<String, String> {
     let own = action::target(context, variables, to).map_err(NotPassed::into_reason)?;
+    if let Some((_, query)) = variables.led_to().and_then(|path| path.split_once('?')).filter(|_| !to.ends_with('?')) {
+        // The query of the rewrite before it.
+        return Ok(match own.split_once('?') {
+            None => format!("{own}?{query}"),
+            Some((path, "")) => format!("{path}?{query}"),
+            Some(_) if query.is_empty() => own,
+            Some(_) => format!("{own}&{query}"),
+        });
+    }
     Ok(match (own.contains('?'), to.ends_with('?')) {
         (false, true) => format!("{own}?"),
         (true, false) if !own.ends_with("{query}") => format!("{own}{{and_args}}{{query}}"),
@@ -187,7 +200,7 @@ fn target(context: &mut Context, variables: &Variables, to: &str) -> Result<Stri
 }
 
 /// How a rewrite stands in its block.
-struct Rewrite<'a> {
+struct Rewrite<'r, 'd> {
     condition: Option<Condition>,
     /// Whether the block passes requests to a server, which gets the path of a `break`.
     has_pass: bool,
@@ -195,7 +208,7 @@ struct Rewrite<'a> {
     /// Whether a rewrite before it led to the address as the client wrote it, with its query.
     is_raw: bool,
     /// The directives behind it.
-    rest: &'a [&'a Directive],
+    rest: &'r [&'d Directive],
 }
 
 /// Expressions whose first group is the whole path.
@@ -207,15 +220,10 @@ fn of_rewrite(
     table: &mut Table,
     block: &Block<'_, '_>,
     variables: &Variables,
-    (directive, rewrite, behind): (&Directive, Rewrite<'_>, &mut Option<String>),
+    (directive, rewrite, behind): (&Directive, Rewrite<'_, '_>, &mut Option<String>),
 ) {
-    let (expression, to, flag) = match directive.arguments.as_slice() {
-        [expression, to] => (expression, to, ""),
-        [expression, to, flag] => (expression, to, flag.as_str()),
-        _ => return context.report(directive),
-    };
-    // The location is looked for behind the rewrites of a server.
-    let flag = if flag == "break" && block.directive.name == "server" { "last" } else { flag };
+    let Some((expression, to, flag)) = parts(directive, block) else { return context.report(directive) };
+    let goes_on = flag.is_empty() && !rewrite.rest.is_empty();
     let mut route = Table::default();
     route.comment(&directive.place);
     let path = match Path::of_expression(expression, false).or_else(|why| Path::of_rewrite(expression).ok_or(why)) {
@@ -233,43 +241,28 @@ fn of_rewrite(
     let (groups, names) = path.groups();
     inner.groups = groups;
     inner.named.extend(names);
-    if WHOLE_PATH.contains(&expression.as_str()) {
+    if WHOLE_PATH.contains(&expression) {
         // The whole path, which may stand behind a host.
         inner.groups = vec!["{path}".to_owned()];
     }
     let in_place =
         is_everything && rewrite.is_only && rewrite.condition.is_none() && !matches!(block.path, Path::Inherited)
-            || matches!(block.path, Path::Named(_)) && is_everything;
+            || matches!(block.path, Path::Named(_)) && is_everything && !goes_on;
     if !in_place {
         route.set("path", path.key().filter(|_| !is_everything).unwrap_or_else(|| "~ ^/".to_owned()));
     }
     if let Some(condition) = rewrite.condition.clone() {
         route.set("match", condition.into_table());
     }
-    let is_redirect = to.starts_with("http") || to.starts_with("$scheme");
-    let (flag, then) = match flag.is_empty() && !is_redirect {
-        true => rewrite_rest::of(context, block, variables, (to, rewrite.rest)).into_flag(),
-        false => (flag, Then::default()),
-    };
-    let flag = if flag == "break" && block.directive.name == "server" { "last" } else { flag };
     // It comes before the limits, which the location of the new path decides.
     if flag != "break" && !in_place && block.level.last("limit_req").is_some() {
         route.set("limits", toml::Table::new());
     }
-    let led = match then.returned {
-        Some(returns) => {
-            action::returns(context, &mut route, place(block, variables), returns).map_err(NotPassed::into_reason)
-        }
-        None if then.is_unknown => {
-            Err("what stands behind it asks for the path that it leads to: write one rewrite for both".to_owned())
-        }
-        None => lead(context, &mut route, block, (variables, &inner), (to, flag, &rewrite, behind)),
-    };
-    if let Err(why) = led {
+    if let Err(why) = lead(context, &mut route, block, (variables, &inner), (to, flag, &rewrite, behind)) {
         context.report_closed(directive, format!("its paths answer 501: {why}"));
+        route.take_list("route");
         route.set("respond", 501);
     }
-    then.routes.into_iter().for_each(|inner| route.push("route", inner));
     match in_place {
         true => table.append(route),
         false => table.push("route", route),
@@ -277,7 +270,7 @@ fn of_rewrite(
 }
 
 /// Whether a rewrite has every path, and uses none of its groups.
-pub(super) fn is_everything(expression: &str, to: &str) -> bool {
+fn is_everything(expression: &str, to: &str) -> bool {
     let matches_all = matches!(expression, "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
     let finds_all = matches!(expression, "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^/(.*)" | "^/(.*)$");
     matches_all || finds_all && !to.contains("$1")
@@ -289,7 +282,7 @@ fn lead(
     route: &mut Table,
     block: &Block<'_, '_>,
     (variables, inner): (&Variables, &Variables),
-    (to, flag, rewrite, behind): (&str, &str, &Rewrite<'_>, &mut Option<String>),
+    (to, flag, rewrite, behind): (&str, &str, &Rewrite<'_, '_>, &mut Option<String>),
 ) -> Result<(), String> {
     if matches!(flag, "redirect" | "permanent") || to.starts_with("http") || to.starts_with("$scheme") {
         let status = if flag == "permanent" { 301 } else { 302 };
@@ -307,35 +300,206 @@ fn lead(
     // A group has the slash that the path begins with.
     let begins_with_slash = to.starts_with('/');
     let to = target(context, inner, to)?;
-    match (flag, rewrite.has_pass) {
-        ("break", true) => {
-            let pass = block.level.own().iter().copied().find(|inner| proxy::is_pass(inner));
-            let pass = pass.ok_or("there is no server")?;
-            let prefix = match behind {
-                Some(prefix) => prefix.clone(),
-                None => proxy::elsewhere(context, place(block, variables), pass, ItsPath::Rewritten)
-                    .map_err(NotPassed::into_reason)?,
-            };
-            let own = if begins_with_slash { &to } else { to.trim_start_matches('/') };
-            let sent =
-                proxy::sent_rewritten(context, inner, pass, (own, rewrite.is_raw)).map_err(NotPassed::into_reason)?;
-            route.set("rewrite", format!("{prefix}{}", sent.as_deref().unwrap_or(&to)));
-            *behind = Some(prefix);
+    if flag.is_empty() {
+        let led = inner.behind_rewrite(&to);
+        if led.led.len() > MAX_LED {
+            return Err("too many rewrites without a flag follow one another: use the flag last".to_owned());
         }
-        ("break", false) => match block.level.own().iter().copied().find(|inner| inner.name == "try_files") {
-            Some(tries) => action::try_rewritten(context, route, place(block, inner), (tries, &to))?,
-            None => {
-                if let Some(directive) = block.level.own().iter().find(|inner| inner.name == "rewrite") {
-                    let remedy =
-                        "a folder without its slash is redirected to the path of the client, not to the rewritten one";
-                    context.note(directive, remedy);
-                }
-                route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
-            }
-        },
-        _ => route.set("rewrite", to),
+        let mut steps = Steps { block, variables, rewrite, behind };
+        match steps.run(context, route, (&led, &Condition::Always), (rewrite.rest, &[]))? {
+            true => return Ok(()),
+            false => return steps.end(context, route, &led, (&to, "last", begins_with_slash)),
+        }
     }
+    let mut steps = Steps { block, variables, rewrite, behind };
+    steps.end(context, route, inner, (&to, flag, begins_with_slash))
+}
+/// Rewrites without a flag that are followed one within another.
+const MAX_LED: usize = 3;
+
+/// How nginx goes on behind a rewrite without a flag: with the rest of the rewrite phase, for the new path. Its routes lie within the route of the rewrite, and
+/// have conditions in place of paths, so that the groups of that route stay known.
+struct Steps<'s, 'b, 'd> {
+    block: &'s Block<'b, 'd>,
+    /// The variables before the rewrite.
+    variables: &'s Variables,
+    rewrite: &'s Rewrite<'s, 's>,
+    /// The prefix of the paths of the block's server, once made.
+    behind: &'s mut Option<String>,
+}
+
+impl Steps<'_, '_, '_> {
+    /// Writes directives for the requests of a condition; `rest` follows the block that they are in. `true`: none of these requests gets further.
+    fn run(
+        &mut self,
+        context: &mut Context,
+        route: &mut Table,
+        (led, condition): (&Variables, &Condition),
+        (steps, rest): (&[&Directive], &[&Directive]),
+    ) -> Result<bool, String> {
+        let mut variables = led.clone();
+        for (number, inner) in steps.iter().copied().enumerate() {
+            let rest = [&steps[number + 1..], rest].concat();
+            match inner.name.as_str() {
+                "set" => set(context, &mut variables, inner, &Condition::Always),
+                "break" | "return" => {
+                    branch(route, inner, condition, |route| match inner.name.as_str() {
+                        "return" => action::returns(context, route, place(self.block, &variables), inner)
+                            .map_err(NotPassed::into_reason),
+                        _ => {
+                            let to = variables.led_to().unwrap_or_default().to_owned();
+                            let flag = if self.block.directive.name == "server" { "last" } else { "break" };
+                            self.end(context, route, &variables, (&to, flag, true))
+                        }
+                    })?;
+                    return Ok(true);
+                }
+                "rewrite" => {
+                    let Some((found, own)) = found(inner, &variables)? else { continue };
+                    let Some((_, to, flag)) = parts(inner, self.block) else { return Err("it is unknown".to_owned()) };
+                    let rewrite = Rewrite { condition: None, rest: &rest, ..*self.rewrite };
+                    branch(route, inner, &condition.clone().and(found.clone()), |route| {
+                        lead(context, route, self.block, (self.variables, &own), (to, flag, &rewrite, self.behind))
+                    })?;
+                    if found == Condition::Always {
+                        return Ok(true);
+                    }
+                }
+                "if" if asked::is_of_script(inner, &self.block.level) => {}
+                "if" => {
+                    let asked = read(context, inner, &variables, self.block);
+                    let asked = asked.and_then(|asked| match asked.path {
+                        None => Ok(asked),
+                        Some(_) => Err("it takes the path apart".to_owned()),
+                    });
+                    let ends =
+                        |inner: &Directive| matches!(inner.name.as_str(), "return" | "rewrite" | "break" | "set");
+                    let asked = match asked {
+                        Err(_) if !inner.children().iter().any(ends) => continue,
+                        Err(why) => return Err(format!("the if at {} has no counterpart here, as {why}", inner.place)),
+                        Ok(asked) => asked,
+                    };
+                    let whole = asked.whole();
+                    if whole == Condition::Always.not() {
+                        continue;
+                    }
+                    let mut own = variables.clone();
+                    if let Some((groups, names)) = asked.groups {
+                        own.groups = groups;
+                        own.named.extend(names);
+                    }
+                    for set in inner.children().iter().filter(|inner| inner.name == "set") {
+                        variables.set_beside(context, &own, set, &whole);
+                    }
+                    let within: Vec<&Directive> = inner.children().iter().collect();
+                    let both = condition.clone().and(whole.clone());
+                    if self.run(context, route, (&own, &both), (&within, &rest))? && whole == Condition::Always {
+                        return Ok(true);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has a route lead to a path.
+    fn end(
+        &mut self,
+        context: &mut Context,
+        route: &mut Table,
+        inner: &Variables,
+        (to, flag, begins_with_slash): (&str, &str, bool),
+    ) -> Result<(), String> {
+        let (block, rewrite) = (self.block, self.rewrite);
+        match (flag, rewrite.has_pass) {
+            ("break", true) => {
+                let pass = block.level.own().iter().copied().find(|inner| proxy::is_pass(inner));
+                let pass = pass.ok_or("there is no server")?;
+                let prefix = match &self.behind {
+                    Some(prefix) => prefix.clone(),
+                    None => proxy::elsewhere(context, place(block, self.variables), pass, ItsPath::Rewritten)
+                        .map_err(NotPassed::into_reason)?,
+                };
+                let own = if begins_with_slash { to } else { to.trim_start_matches('/') };
+                let sent = proxy::sent_rewritten(context, inner, pass, (own, rewrite.is_raw))
+                    .map_err(NotPassed::into_reason)?;
+                route.set("rewrite", format!("{prefix}{}", sent.as_deref().unwrap_or(to)));
+                *self.behind = Some(prefix);
+            }
+            ("break", false) => match block.level.own().iter().copied().find(|inner| inner.name == "try_files") {
+                Some(tries) => action::try_rewritten(context, route, place(block, inner), (tries, to))?,
+                None => {
+                    if let Some(directive) = block.level.own().iter().find(|inner| inner.name == "rewrite") {
+                        let remedy = "a folder without its slash is redirected to the path of the client, not to the rewritten one";
+                        context.note(directive, remedy);
+                    }
+                    route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
+                }
+            },
+            _ => {
+                let own = block.level.own().iter().copied().find(|inner| inner.name == "client_max_body_size");
+                if let Some(size) = own.filter(|_| block.directive.name == "location") {
+                    let remedy = "the location that a rewrite leads to has its own limit alone: write it there";
+                    context.report_with(size, remedy);
+                }
+                route.set("rewrite", to)
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a route for the requests of a condition, which is the route itself where all have it.
+fn branch(
+    route: &mut Table,
+    directive: &Directive,
+    condition: &Condition,
+    write: impl FnOnce(&mut Table) -> Result<(), String>,
+) -> Result<(), String> {
+    if *condition == Condition::Always {
+        return write(route);
+    }
+    let mut own = Table::default();
+    own.comment(&directive.place);
+    own.set("match", condition.clone().into_table());
+    write(&mut own)?;
+    route.push("route", own);
     Ok(())
+}
+
+/// Whether a rewrite has the path that another one led to, and the variables with its groups. `None`: it never has.
+fn found(rewrite: &Directive, variables: &Variables) -> Result<Option<(Condition, Variables)>, String> {
+    let led = variables.led_to().unwrap_or_default();
+    let path = led.split('?').next().unwrap_or_default();
+    let mut own = variables.clone();
+    own.groups.clear();
+    if is_everything(rewrite.first(), "") {
+        if WHOLE_PATH.contains(&rewrite.first()) {
+            own.groups = vec![path.to_owned()];
+        }
+        return Ok(Some((Condition::Always, own)));
+    }
+    if !may_have(rewrite.first(), path.split('{').next().unwrap_or_default()) {
+        return Ok(None);
+    }
+    let expression = super::path::expression(rewrite.first())
+        .ok_or_else(|| format!("the expression {} behind it has no counterpart", rewrite.first()))?;
+    let (expression, (groups, names)) = values::with_named_groups(&expression, &format!("led{}_", variables.led.len()));
+    own.groups = groups;
+    own.named.extend(names);
+    Ok(Some((Condition::of_value(path, format!("~ {expression}")), own)))
+}
+
+/// The expression, the target and the flag of a rewrite.
+fn parts<'d>(directive: &'d Directive, block: &Block<'_, '_>) -> Option<(&'d str, &'d str, &'d str)> {
+    let (expression, to, flag) = match directive.arguments.as_slice() {
+        [expression, to] => (expression, to, ""),
+        [expression, to, flag] => (expression, to, flag.as_str()),
+        _ => return None,
+    };
+    // The location is looked for behind the rewrites of a server.
+    Some((expression, to, if flag == "break" && block.directive.name == "server" { "last" } else { flag }))
 }
 
 /// Writes where a rewrite of a path to the same behind another slash leads: two slashes begin the path of no location but `/`.
@@ -376,8 +540,8 @@ fn drop_tries(context: &mut Context, route: &mut Table, block: &Block<'_, '_>, d
     context.report_with(directive, "nginx leaves try_files out where the condition holds: write a route with match");
 }
 
-/// `if`: its rewrites as routes, or a route for its other directives. `rest`: the directives behind it.
-pub(super) fn of_if(
+/// `if`: its rewrites as routes, or a route for its other directives.
+fn of_if(
     context: &mut Context,
     table: &mut Table,
     block: &Block<'_, '_>,
@@ -400,15 +564,14 @@ pub(super) fn of_if(
     }
     let others: Vec<_> = directive.children().iter().filter(|inner| inner.name != "set").collect();
     let rewrites: Vec<_> = others.iter().filter(|inner| inner.name == "rewrite").collect();
-    let has_pass = others.iter().any(|inner| proxy::is_pass(inner));
-    for (at, rewrite) in directive.children().iter().enumerate().filter(|(_, inner)| inner.name == "rewrite") {
-        let rest: Vec<&Directive> = directive.children()[at + 1..].iter().chain(rest.iter().copied()).collect();
-        let (condition, has_pass) = (Some(whole.clone()), has_pass || block.passes());
-        let how = Rewrite { condition, has_pass, is_only: false, is_raw: false, rest: &rest };
-        // nginx tries no files where a condition of a location holds.
-        let level =
-            if proxy::passes(directive) { block.level.within(directive) } else { block.level.without("try_files") };
+    for (number, rewrite) in others.iter().enumerate().filter(|(_, inner)| inner.name == "rewrite") {
+        let rest: Vec<&Directive> = others[number + 1..].iter().chain(rest).copied().collect();
+        // nginx tries no files where a condition of a location holds, and asks the server of the condition.
+        let passes = directive.children().iter().any(proxy::is_pass);
+        let level = if passes { block.level.within(directive) } else { block.level.without("try_files") };
         let everything = Block { level, path: Path::Inherited, ..*block };
+        let has_pass = everything.passes();
+        let how = Rewrite { condition: Some(whole.clone()), has_pass, is_only: false, is_raw: false, rest: &rest };
         of_rewrite(context, table, &everything, &own, (rewrite, how, &mut None));
     }
     // Other directives beside rewrites are for the requests that no rewrite has.
@@ -437,16 +600,15 @@ pub(super) fn of_if(
     let level = block.level.within(directive);
     settings::write(context, &mut route, &level, &own);
     limits::write(context, &mut route, &level);
+    // Its server answers where the condition has none.
+    if block.passes()
+        && !directive.children().iter().any(action::is_action)
+        && let Some(own) = route.get("cache_control").cloned()
+    {
+        route.set("forwarded_cache_control", own);
+    }
     let inner = Block { level, path: Path::Inherited, directive, acts_around: true, ..*block };
     act(context, &mut route, &inner, &own);
-    if has_pass && !others.iter().any(|inner| inner.name == "break") {
-        // nginx goes on with the rewrite phase, and the last `if` that holds has the server.
-        if rest.iter().any(|inner| inner.name == "return") {
-            return None;
-        }
-        let deciding: Vec<&Directive> = rest.iter().copied().filter(|inner| rewrite_rest::decides(inner)).collect();
-        phase(context, &mut route, &inner, &mut own, &deciding);
-    }
     if drops_tries && !directive.children().iter().any(action::is_action) {
         drop_tries(context, &mut route, block, directive);
     }

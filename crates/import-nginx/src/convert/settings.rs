@@ -225,7 +225,6 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
         return;
     }
     let (mut set, mut without_errors) = (toml::Table::new(), toml::Table::new());
-    let mut cors = toml::Table::new();
     for directive in level.all("add_header").into_iter().filter(|_| level.sets(&["add_header"])) {
         let [name, value, ..] = directive.arguments.as_slice() else {
             context.report(directive);
@@ -247,9 +246,6 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
                 if !secure.is_empty() {
                     hsts(context, table, directive, &secure);
                 }
-            }
-            (name, value) if name.starts_with("access-control-") => {
-                of_cors(context, (&mut cors, &mut set), directive, value.ok())
             }
             _ if (context.is_reserved)(name) => {
                 context.note(directive, "the server sets this field itself or by another key");
@@ -296,9 +292,6 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             table.set("hsts", toml::Table::new());
         }
     }
-    if cors.contains_key("origins") {
-        table.set("cors", cors);
-    }
     let value = cache_control(context, level, variables);
     let own = level.last("expires").map_or("", Directive::first);
     if level.own().iter().any(|inner| proxy::is_pass(inner) || proxy::passes(inner)) && !own.is_empty() {
@@ -310,8 +303,11 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             .into_iter()
             .for_each(|value| table.set("forwarded_cache_control", value));
     }
-    if let Some(value) = value {
-        table.set("cache_control", value);
+    match value {
+        Some(value) => table.set("cache_control", value),
+        // Its fields replace the fields around it.
+        None if cache_control(context, &level.around(), variables).is_some() => table.set("cache_control", ""),
+        None => {}
     }
 }
 
@@ -380,56 +376,3 @@ fn hsts(context: &mut Context, table: &mut Table, directive: &Directive, value: 
 /// The remedy for a field with the outcome of the cache.
 pub(super) const CACHE_STATUS: &str =
     "Cache-Status of each response says what the cache did (RFC 9211): let what reads this field read that one";
-
-fn of_cors(
-    context: &mut Context,
-    (cors, fields): (&mut toml::Table, &mut toml::Table),
-    directive: &Directive,
-    value: Option<String>,
-) {
-    let name = directive.first().to_ascii_lowercase();
-    if let Some(origins) = value.as_ref().and_then(|value| tables::origins(context, value))
-        && name == "access-control-allow-origin"
-    {
-        cors.insert("origins".to_owned(), origins.into());
-        return;
-    }
-    // A table may choose by the media type, which `cors` does not know.
-    if let (true, Some(value)) =
-        (name == "access-control-allow-origin", value.as_ref().filter(|value| value.starts_with("{map.")))
-    {
-        fields.insert("Access-Control-Allow-Origin".to_owned(), value.as_str().into());
-        return;
-    }
-    let Some(value) = value.filter(|value| !value.contains('{')) else {
-        return context.report_with(directive, "origins are constants: write them in cors");
-    };
-    let list = || Value::Array(value.split(',').map(|name| name.trim().into()).collect());
-    match name.as_str() {
-        "access-control-allow-origin" => drop(cors.insert("origins".to_owned(), vec![Value::from(value)].into())),
-        "access-control-allow-methods" if value != "*" => drop(cors.insert("methods".to_owned(), list())),
-        "access-control-allow-headers" if value != "*" => {
-            let names = value.split(',').map(str::trim).filter(|name| is_sent_by_scripts(name));
-            drop(cors.insert("headers".to_owned(), names.map(Value::from).collect::<Vec<_>>().into()));
-        }
-        "access-control-expose-headers" if value != "*" => drop(cors.insert("expose".to_owned(), list())),
-        "access-control-max-age" if value.is_empty() => {}
-        "access-control-max-age" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
-            drop(cors.insert("max_age".to_owned(), format!("{value}s").into()));
-        }
-        // `-1` has browsers ask each time.
-        "access-control-max-age" => drop(cors.insert("max_age".to_owned(), "0s".into())),
-        "access-control-allow-credentials" if cors.get("origins") != Some(&vec![Value::from("*")].into()) => {
-            drop(cors.insert("credentials".to_owned(), (value == "true").into()));
-        }
-        _ => context.note(directive, "browsers take no `*` there together with cookies: write the names in cors"),
-    }
-}
-
-/// Whether browsers let scripts set a field (Fetch standard, §2.2.2).
-fn is_sent_by_scripts(name: &str) -> bool {
-    const NEVER: &str = " accept-charset accept-encoding access-control-request-headers access-control-request-method connection content-length \
-         cookie cookie2 date dnt expect host keep-alive origin referer te trailer transfer-encoding upgrade via ";
-    let name = name.to_ascii_lowercase();
-    !NEVER.contains(&format!(" {name} ")) && !name.starts_with("proxy-") && !name.starts_with("sec-")
-}

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::level::Level;
 use super::listeners::{Listeners, Part, addresses};
 use super::route::{self, Server};
-use super::variables::Variables;
+use super::variables::{self, Variables};
 use super::{error_pages, guards, level, path, proxy, rewrite_phase, settings, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
@@ -174,6 +174,7 @@ fn write<'d>(
         own.set("accel", true);
     }
     of_site(site, own);
+    report_sets(context, server, &all.locations);
     let routes = route::of_server(context, &all, level, server, &mut variables);
     routes.into_iter().for_each(|route| site.push("route", route));
     for further in std::mem::take(&mut context.further) {
@@ -191,6 +192,53 @@ fn write<'d>(
             _ => context.shared(inner),
         }
     }
+}
+
+/// Reports variables that a location sets for another one: here, a variable has the value that its own location gives it.
+fn report_sets(context: &mut Context, server: &Directive, locations: &[&Directive]) {
+    let pages = server.children().iter().filter(|inner| inner.name == "error_page");
+    for location in locations {
+        let own = all_within(location);
+        let leads_to = |other: &Directive| {
+            let name = other.arguments.last().map_or("", String::as_str);
+            let is_it = |last: &String| if name.starts_with('@') { last == name } else { last.starts_with('/') };
+            own.iter().copied().chain(pages.clone()).any(|inner| match (inner.name.as_str(), inner.arguments.get(2)) {
+                ("rewrite", None) => !name.starts_with('@'),
+                ("rewrite", Some(flag)) => flag == "last" && !name.starts_with('@'),
+                ("try_files" | "error_page", _) => inner.arguments.last().is_some_and(is_it),
+                _ => false,
+            })
+        };
+        let others = locations.iter().filter(|other| !std::ptr::eq(**other, *location) && leads_to(other));
+        let others: Vec<_> = others.map(|other| all_within(other)).collect();
+        for other in others {
+            for set in own.iter().filter(|inner| inner.name == "set") {
+                let name = set.first().trim_start_matches('$');
+                let uses = |inner: &Directive| {
+                    let mut texts = inner.arguments.iter().flat_map(|text| text.split('$').skip(1));
+                    texts.any(|behind| variables::name(behind).0 == name)
+                };
+                let sets = |inner: &Directive| inner.name == "set" && inner.first() == set.first();
+                let users: Vec<_> = other.iter().filter(|inner| uses(inner)).collect();
+                if users.is_empty() || other.iter().copied().any(sets) {
+                    continue;
+                }
+                let remedy =
+                    format!("{} has this value in no other location: ask there what the set asks", set.first());
+                match users.iter().any(|inner| inner.name == "if" && guards::refuses_any(inner)) {
+                    true => context.report_unguarded(set, remedy),
+                    false => context.report_with(set, remedy),
+                }
+            }
+        }
+    }
+}
+
+/// All directives of a block and of those in it.
+fn all_within(block: &Directive) -> Vec<&Directive> {
+    let mut all = Vec::new();
+    guards::walk(block.children(), &mut |inner| all.push(inner));
+    all
 }
 
 /// The error pages of a server whose locations have error pages of their own.
@@ -243,6 +291,12 @@ fn names(context: &mut Context, server: &Directive, is_default: bool) -> Vec<Str
         for name in &directive.arguments {
             let lower = name.to_ascii_lowercase();
             let converted = match lower.as_str() {
+                // It has the requests without Host.
+                "" if !is_default && has_placeholder(server) => {
+                    let remedy = "requests without Host get the default site".to_owned();
+                    unsupported(context, directive, remedy);
+                    vec![]
+                }
                 "_" | "" => vec![],
                 text if text.starts_with('~') => match expression(&name[1..]) {
                     Some(expression) => vec![expression],

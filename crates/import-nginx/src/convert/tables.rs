@@ -32,7 +32,7 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
 }
 
 /// The block that makes a variable.
-pub(super) fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
+fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
     context.tables.iter().find(|block| block.arguments.last().and_then(|last| last.strip_prefix('$')) == Some(name))
 }
 
@@ -61,7 +61,15 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
         table.set("ignore_case", true);
     }
     let has_hosts = block.children().iter().any(|entry| entry.name == "hostnames");
-    for entry in block.children() {
+    let mut all: Vec<&Directive> = block.children().iter().collect();
+    if has_hosts {
+        // The longest name goes first, then the longest beginning, then expressions.
+        all.sort_by_key(|entry| {
+            let name = entry.name.as_str();
+            (name.starts_with('~'), name.ends_with(".*"), std::cmp::Reverse(name.len()))
+        });
+    }
+    for entry in all {
         let value = entry.arguments.first();
         match (entry.name.as_str(), value) {
             ("volatile" | "hostnames", None) => continue,
@@ -76,10 +84,8 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
                 match key {
                     "default" if value.is_empty() => {}
                     "default" => table.set("default", value),
-                    _ => match key.strip_prefix('.').filter(|_| has_hosts) {
-                        Some(domain) => entries.set(&format!(r"~* ^(?:.+\.)?{}$", values::literally(domain)), value),
-                        None => own_keys(&table, key)?.into_iter().for_each(|key| entries.set(&key, value.clone())),
-                    },
+                    key if has_hosts && !key.starts_with('~') => entries.set(&of_host(key), value),
+                    _ => own_keys(&table, key)?.into_iter().for_each(|key| entries.set(&key, value.clone())),
                 }
             }
         }
@@ -113,7 +119,19 @@ fn own_keys(table: &Table, key: &str) -> Option<Vec<String>> {
     Some(keys)
 }
 
-/// The key of an entry: a text, an expression, or a host with a wildcard.
+/// The key of a host, which may begin or end with a wildcard. The last dot of a value does not count.
+fn of_host(key: &str) -> String {
+    let literally = values::literally;
+    let own = match (key.strip_prefix("*."), key.strip_prefix('.'), key.strip_suffix(".*")) {
+        (Some(domain), ..) => format!(r".+\.{}\.?", literally(domain)),
+        (_, Some(domain), _) => format!(r"(?:.+\.)?{}\.?", literally(domain)),
+        (.., Some(start)) => format!(r"{}\..+", literally(start)),
+        _ => format!(r"{}\.?", literally(key)),
+    };
+    format!("~* ^{own}$")
+}
+
+/// The key of an entry: a text or an expression.
 fn key_of(key: &str) -> Option<String> {
     if let Some(expression) = key.strip_prefix("~*") {
         return Some(format!("~* {}", values::regex_of_pcre(expression, false)?));
@@ -121,12 +139,7 @@ fn key_of(key: &str) -> Option<String> {
     if let Some(expression) = key.strip_prefix('~') {
         return Some(format!("~ {}", values::regex_of_pcre(expression, false)?));
     }
-    let key = key.strip_prefix('\\').unwrap_or(key);
-    Some(match (key.strip_prefix("*."), key.strip_suffix(".*")) {
-        (Some(domain), _) => format!(r"~* \.{}$", values::literally(domain)),
-        (_, Some(start)) => format!(r"~* ^{}\.", values::literally(start)),
-        _ => key.to_owned(),
-    })
+    Some(key.strip_prefix('\\').unwrap_or(key).to_owned())
 }
 
 fn split(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
@@ -241,36 +254,6 @@ fn chosen(context: &mut Context, from: &str, wanted: &Value, (yes, no): (&str, &
     *table.table("entries") = entries;
     context.root.push("map", table);
     Some(format!("{{map.{name}}}"))
-}
-
-/// The origins that a field may have whose value is the origin itself, by a table. `None`: it has other values.
-pub(super) fn origins(context: &Context, template: &str) -> Option<Vec<Value>> {
-    let name = template.strip_prefix("{map.")?.strip_suffix('}')?;
-    let block = table_of(context, name)?;
-    let is_of_origin = block.name == "map" && block.first() == "$http_origin";
-    let mut origins = Vec::new();
-    for entry in block.children().iter().filter(|_| is_of_origin) {
-        let value = entry.first();
-        match entry.name.as_str() {
-            _ if value.is_empty() => {}
-            "default" | "volatile" | "hostnames" | "include" => return None,
-            key if value == "$http_origin" || value == key => origins.push(
-                match key_of(key)?.split_once("~") {
-                    // nginx finds expressions anywhere.
-                    Some((_, expression)) => {
-                        let (sign, own) = expression.split_once(' ')?;
-                        let start = if own.starts_with('^') { "" } else { ".*" };
-                        let end = if own.ends_with('$') { "" } else { ".*" };
-                        format!("~{sign} {start}(?:{own}){end}")
-                    }
-                    None => key.to_owned(),
-                }
-                .into(),
-            ),
-            _ => return None,
-        }
-    }
-    (!origins.is_empty()).then_some(origins)
 }
 
 /// The placeholder of a table with other results than a variable's.

@@ -671,7 +671,7 @@ fn tables_by_ranges_hosts_types_and_other_tables() {
         all.iter().find(|map| map["name"].as_str() == Some(name)).unwrap()["entries"].to_string()
     };
     assert_eq!(map("zone"), "{ \"in 10.0.0.0/24\" = \"near\", \"in 10.0.1.0/25\" = \"near\" }");
-    assert_eq!(map("kind"), r#"{ '~* ^(?:.+\.)?a\.test$' = "first" }"#);
+    assert_eq!(map("kind"), r#"{ '~* ^(?:.+\.)?a\.test\.?$' = "first" }"#);
     assert!(map("age-changed").contains("\"text/javascript\" = \"max-age=86400\""), "{}", map("age-changed"));
     assert_eq!(map("pool"), "{ two = \"two\" }");
 }
@@ -729,19 +729,45 @@ fn a_root_by_a_table_of_directories_is_beneath_the_one_that_all_have() {
 }
 
 #[test]
-fn a_rewrite_that_an_earlier_one_leads_to_is_named() {
-    for (rewrites, count) in [
-        ("rewrite ^/x/(.*)$ /y/$1; rewrite ^/y/(.*)$ /z/$1;", 1),
-        ("rewrite ^/x/(.*)$ /y/$1; rewrite ^/a/(.*)$ /z/$1;", 0),
-        ("rewrite ^/x/(.*)$ /y/$1 last; rewrite ^/y/(.*)$ /z/$1;", 0),
-        ("rewrite ^/x/(.*)$ /yz/$1; rewrite ^/yz*/(.*)$ /z/$1;", 1),
+fn a_rewrite_without_a_flag_is_followed_by_the_rest_of_its_block() {
+    let first = |rewrites: &str| {
+        let (site, _, named) = converted("", &format!("root /srv; location /x/ {{ {rewrites} }}"));
+        (site["route"][0]["route"][0].clone(), named)
+    };
+    let (route, named) = first("rewrite ^/x/(.*)$ /y/$1; rewrite ^/y/(.*)$ /z/$1; rewrite ^/a/ /b;");
+    assert!(named.is_empty(), "{named:#?}");
+    assert_eq!(route["rewrite"].as_str(), Some("/y/{1}"));
+    let within = route["route"].as_array().unwrap();
+    assert_eq!(within.len(), 1);
+    assert_eq!(within[0]["rewrite"].as_str(), Some("/z/{led1_1}"));
+    assert_eq!(within[0]["match"]["value"]["/y/{1}"].as_str(), Some("~ ^/y/(?<led1_1>.*)$"));
+    let (route, _) = first("rewrite ^/x/(.*)$ /y/$1; return 403;");
+    assert_eq!((route.get("rewrite"), route["respond"].as_integer()), (None, Some(403)));
+    for closed in [
+        "rewrite ^/x/(.*)$ /y/$1; if ($unknown) { return 403; }",
+        "rewrite ^/x/(.*)$ /y/$1?a=1; if ($arg_a) { return 403; }",
+        "rewrite a b$1; rewrite a b$1; rewrite a b$1; rewrite a b$1; rewrite a b$1;",
+        "rewrite ^/x/(.*)$ /y/$1; rewrite [a&&b] /z;",
     ] {
-        let (_, _, named) = converted("", &format!("root /srv; {rewrites}"));
-        assert_eq!(
-            named.iter().filter(|line| line.contains("asks for the path that it leads to")).count(),
-            count,
-            "{rewrites}: {named:#?}"
-        );
+        let (route, named) = first(closed);
+        assert_eq!(route["respond"].as_integer(), Some(501), "{closed}");
+        assert!(named.iter().any(|line| line.contains("its paths answer 501")), "{closed}: {named:#?}");
+    }
+}
+
+#[test]
+fn a_variable_that_a_location_sets_for_another_is_named() {
+    let other = "if ($v) { return 403; } proxy_pass http://10.0.0.1;";
+    for (own, other, is_named) in [
+        ("try_files /a @n;", format!("location @n {{ {other} }}"), true),
+        ("rewrite ^ /n/ last;", format!("location /n/ {{ {other} }}"), true),
+        ("rewrite ^ /n/ last;", format!("location /n/ {{ set $v 2; {other} }}"), false),
+        ("rewrite ^ /n/ break;", format!("location /n/ {{ {other} }}"), false),
+        ("return 200;", format!("location /n/ {{ {other} }}"), false),
+    ] {
+        let server = format!("root /srv; set $v ''; location /a/ {{ set $v 1; {own} }} {other}");
+        let (.., named) = converted("", &server);
+        assert_eq!(marked(&named).len(), usize::from(is_named), "{server}: {named:#?}");
     }
 }
 

@@ -122,13 +122,13 @@ pub(super) fn look_around(text: &str) -> Option<String> {
     (!pcre::continues_after_end(&items)).then(|| text.to_owned())
 }
 
-/// An expression whose groups all have names, with the placeholders for them by number, and the names.
-pub(super) fn with_named_groups(regex: &str) -> (String, (Vec<String>, Vec<String>)) {
+/// An expression whose groups all have names, with the placeholders for them by number, and the names. `start`: of the names that are made.
+pub(super) fn with_named_groups(regex: &str, start: &str) -> (String, (Vec<String>, Vec<String>)) {
     let Some(items) = pcre::items(regex) else { return (regex.to_owned(), (Vec::new(), Vec::new())) };
     let (mut text, mut names): (String, Vec<String>) = (String::new(), Vec::new());
     for item in items {
         if item.kind == pcre::Kind::Open && !item.text.starts_with("(?") {
-            names.push(format!("group{}", names.len() + 1));
+            names.push(format!("{start}{}", names.len() + 1));
             text.push_str(&format!("(?<{}>", names[names.len() - 1]));
             continue;
         }

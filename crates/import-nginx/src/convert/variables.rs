@@ -32,6 +32,8 @@ pub(super) struct Variables {
     pub(super) file: Option<String>,
     /// The scheme of all its requests.
     pub(super) scheme: Option<&'static str>,
+    /// Where rewrites without a flag led, one behind another.
+    pub(super) led: Vec<String>,
 }
 
 /// Why a text has no template.
@@ -120,8 +122,27 @@ impl Variables {
         let is_end = expression.ends_with('$') && (!expression.starts_with('^') || expression.starts_with("^.*"));
         let root = self.root.as_deref().filter(|root| !root.contains('{'));
         variable == "request_filename"
+            && self.led.is_empty()
             && is_end
             && root.is_some_and(|root| regex::Regex::new(expression).is_ok_and(|own| !own.is_match(root)))
+    }
+
+    /// The variables behind a rewrite to a path, which may have a query.
+    pub(super) fn behind_rewrite(&self, to: &str) -> Self {
+        let (path, query) = to.split_once('?').map_or((to, None), |(path, query)| (path, Some(query)));
+        let mut own = self.in_case("uri", path).in_case("document_uri", path);
+        for name in query.iter().flat_map(|_| ["args", "query_string"]) {
+            own = own.in_case(name, query.unwrap_or_default());
+        }
+        own.led.push(to.to_owned());
+        // The root has nothing of another path.
+        (own.groups, own.file) = (Vec::new(), None);
+        own
+    }
+
+    /// The path that rewrites without a flag led to last.
+    pub(super) fn led_to(&self) -> Option<&str> {
+        self.led.last().map(String::as_str)
     }
 
     /// The query that `set $args` makes. `None`: it is the query of the request.
@@ -207,6 +228,8 @@ impl Variables {
             "server_name" => self.server_name.clone(),
             "document_root" | "realpath_root" => self.root.clone(),
             "server_port" => self.port.map(|port| port.to_string()),
+            // A trusted proxy may name another.
+            "scheme" => self.scheme.filter(|scheme| *scheme == "http").map(str::to_owned),
             _ => None,
         };
         if let Some(constant) = constant {

@@ -13,6 +13,7 @@ mod tables;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -113,6 +114,15 @@ pub(crate) enum Led {
     Stay,
 }
 
+/// The expression that matches the value of a condition.
+#[derive(Debug, Clone)]
+pub(crate) struct ValueGroups {
+    pub(crate) value: Template,
+    pub(crate) expression: Regex,
+    /// The expressions before it, whose groups the value may name.
+    pub(crate) before: Arc<Groups>,
+}
+
 /// The expressions of a route whose groups placeholders name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Groups {
@@ -123,7 +133,7 @@ pub(crate) struct Groups {
     /// Match the host.
     pub(crate) hosts: Vec<Regex>,
     /// Match the values of conditions.
-    pub(crate) values: Vec<(Template, Regex)>,
+    pub(crate) values: Vec<ValueGroups>,
 }
 
 impl<'a> Asked<'a> {
@@ -188,6 +198,14 @@ impl Template {
     /// Whether the text ends with a slash of its own.
     pub(crate) fn ends_with_slash(&self) -> bool {
         matches!(self.0.last(), Some(Piece::Text(text)) if text.ends_with('/'))
+    }
+
+    /// Whether it may be the path of a directory: by a slash of its own, or by a path or group at its end.
+    pub(crate) fn may_name_directory(&self) -> bool {
+        use Source::{DecodedPath, EncodedUri, Group, NamedGroup, Path, Uri};
+        let is_path =
+            |source: &Source| matches!(source, DecodedPath | EncodedUri | Group(_) | NamedGroup(_) | Path | Uri);
+        self.ends_with_slash() || matches!(self.0.last(), Some(Piece::Value(source)) if is_path(source))
     }
 
     /// All texts that it can become, if only tables decide. `None`: a client does.

@@ -212,6 +212,6 @@ impl Groups {
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Regex> {
-        self.path.iter().chain(&self.hosts).chain(self.values.iter().map(|(_, regex)| regex))
+        self.path.iter().chain(&self.hosts).chain(self.values.iter().map(|own| &own.expression))
     }
 }

@@ -14,7 +14,7 @@ use super::{Asked, Form, Tables, Unfit};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     Host,
-    /// The host as the client wrote it, with its port.
+    /// The field Host as the client wrote it, with its port; without one, the authority of the target.
     Authority,
     /// The decoded path, encoded again.
     Path,
@@ -113,7 +113,10 @@ impl Source {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
             Self::Path => out.extend(percent_encode(asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
             Self::DecodedPath => out.extend_from_slice(asked.path.full()),
-            Self::Authority => out.extend_from_slice(asked.request.authority.unwrap_or_default().as_bytes()),
+            Self::Authority => {
+                let authority = asked.request.authority.unwrap_or_default().as_bytes();
+                out.extend_from_slice(asked.request.fields.first("host").unwrap_or(authority));
+            }
             Self::QueryMark(_) if asked.query.is_none_or(str::is_empty) => {}
             Self::QueryMark(mark) => out.push(*mark),
             Self::Time => {
@@ -181,12 +184,12 @@ fn append_group(
         out.extend_from_slice(found.as_bytes());
         return false;
     }
-    for (template, regex) in &groups.values {
-        let Ok(value) = template.render(&Asked { groups: None, ..*asked }, Form::Plain) else { continue };
-        if let Some(found) = regex.captures(&value).and_then(|all| group(&all)) {
+    for own in &groups.values {
+        let Ok(value) = own.value.render(&Asked { groups: Some(&own.before), ..*asked }, Form::Plain) else { continue };
+        if let Some(found) = own.expression.captures(&value).and_then(|all| group(&all)) {
             out.extend_from_slice(found.as_bytes());
             // A group of `{uri}` is encoded as that is.
-            return template.is_url();
+            return own.value.is_url();
         }
     }
     false

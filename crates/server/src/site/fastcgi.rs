@@ -36,7 +36,7 @@ pub(crate) struct FastcgiConfig {
     /// Endings of the names of scripts. The rest of a path behind a script is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
     #[default(vec![".php".to_owned()].into())]
     pub extensions: At<Vec<String>>,
-    /// Further variables, for instance `{ APP_ENV = "production" }`.
+    /// Further variables, for instance `{ APP_ENV = "production" }`. SERVER_NAME replaces the host of the request.
     pub params: At<BTreeMap<String, Secret>>,
 }
 
@@ -143,6 +143,8 @@ pub(super) fn further_variables(
     for name in params.keys() {
         let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
         let what = match () {
+            // A program takes the name of the server from it, which is none of the client's.
+            () if name == "SERVER_NAME" => continue,
             () if cgi::VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
             () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",
             () if !is_name => "is not a name of a variable: write it as APP_ENV",

@@ -136,8 +136,6 @@ impl HeadersConfig {
             let key = format!("{key}.{table}.{name}");
             if !is_name(name) {
                 problems.add(&value.span, &key, "is not a field name: use letters, digits and hyphens");
-            } else if name.eq_ignore_ascii_case(ALLOW_ORIGIN) && value.reveal().contains("{map.") {
-                // Origins by media type, which `cors` does not know.
             } else if let Some((_, remedy)) = OURS.iter().find(|(ours, _)| ours.eq_ignore_ascii_case(name)) {
                 problems.add(&value.span, &key, format!("cannot be set here: {remedy}"));
             }
@@ -265,21 +263,12 @@ pub(crate) fn is_ours(name: &str) -> bool {
     OURS.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
 }
 
-/// The only one of these that `headers` can set, by a table.
-const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
-
 /// The only one of these that `headers` can remove.
 const HSTS: &str = "Strict-Transport-Security";
 
 /// Fields that the server or another key sets, with the reason or remedy.
 const OURS: &[(&str, &str)] = &[
     ("Accept-Ranges", "the server sends it where it applies"),
-    ("Access-Control-Allow-Credentials", "use cors"),
-    ("Access-Control-Allow-Headers", "use cors"),
-    ("Access-Control-Allow-Methods", "use cors"),
-    (ALLOW_ORIGIN, "use cors, or a table by media type, {map.NAME}"),
-    ("Access-Control-Expose-Headers", "use cors"),
-    ("Access-Control-Max-Age", "use cors"),
     ("Allow", "the server sends it"),
     ("Cache-Control", "use cache_control"),
     ("Connection", "it belongs to the connection"),

@@ -136,8 +136,8 @@ impl Collects {
 #[derive(Debug)]
 pub(super) enum Host {
     OfClient,
-    /// Without its port.
-    NameOfClient,
+    /// Without its port, or with another.
+    NameOfClient(Option<u16>),
     Fixed(HeaderValue),
 }
 
@@ -146,7 +146,8 @@ impl Host {
     pub(super) fn value(&self, asked: &Asked<'_>) -> Option<HeaderValue> {
         match self {
             Host::OfClient => HeaderValue::try_from(asked.request.authority.unwrap_or_default()).ok(),
-            Host::NameOfClient => HeaderValue::try_from(&*asked.host()).ok(),
+            Host::NameOfClient(None) => HeaderValue::try_from(&*asked.host()).ok(),
+            Host::NameOfClient(Some(port)) => HeaderValue::try_from(format!("{}:{port}", asked.host())).ok(),
             Host::Fixed(host) => Some(host.clone()),
         }
     }

@@ -16,7 +16,7 @@ use crate::values::{At, Problems, Secret};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UwsgiConfig {
-    /// Further variables, for instance `{ UWSGI_SCHEME = "https" }`.
+    /// Further variables, for instance `{ UWSGI_SCHEME = "https" }`. SERVER_NAME replaces the host of the request.
     pub params: At<BTreeMap<String, Secret>>,
     /// First modifier of requests, which chooses the language: 0 is Python, 5 Perl, 7 Ruby.
     pub modifier1: u8,

@@ -47,6 +47,7 @@ pub(super) fn of_requests(
     (variables, is_cached): (&Variables, bool),
 ) -> (Fields, String) {
     let (mut fields, mut host) = (Fields::default(), proxy_host.to_owned());
+    let mut sent = std::collections::HashSet::new();
     for directive in directives {
         let [name, value] = directive.arguments.as_slice() else {
             context.report(directive);
@@ -82,6 +83,12 @@ pub(super) fn of_requests(
         // The field as the client sent it.
         if plain == format!("$http_{}", lower.replace('-', "_")) {
             continue;
+        }
+        if !sent.insert(lower.clone()) {
+            context.report_with(
+                directive,
+                "a field is sent once: write one list, or let the application read another name",
+            );
         }
         match variables.value_of(context, &value_of(&plain)) {
             Ok(value) if is_value(&value) && !(is_cached && value.contains('{')) => fields.set(name, &value),
@@ -129,6 +136,9 @@ pub(super) fn of_host(
     match value {
         // Without its port, which no client names at a usual one.
         "$host" if !variables.has_usual_ports => return Some("{host}".to_owned()),
+        // A usual port says nothing.
+        "$host:$server_port" if variables.has_usual_ports => return Some("{host}".to_owned()),
+        "$host:$server_port" if variables.port.is_some() => return variables.template(context, value).ok(),
         "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" | "$host:$http_port" => {
             return Some("client".to_owned());
         }

@@ -47,6 +47,13 @@ pub(super) fn add_param(
 ) {
     let [name, value, ..] = param.arguments.as_slice() else { return };
     let has_user = place.level.last("auth_basic").is_some_and(|realm| realm.first() != "off");
+    if name == "SERVER_NAME"
+        && let Ok(value) = place.variables.template(context, value)
+        && !value.contains('{')
+    {
+        drop(params.insert(name.clone(), value.into()));
+        return;
+    }
     if (is_other(context, name, value) || name == "REMOTE_USER" && has_user) && !context.is_reported(param) {
         context.report_with(
             param,

@@ -8,7 +8,7 @@ use sealion_http::{Method, Request, Status, Target};
 
 use tokio::task::spawn_blocking;
 
-use super::{Answer, Answering, Counted, Guards, refused};
+use super::{Answer, Answering, Counted, Guards, refused, refused_by};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, NotOpened, Wait};
 use crate::placeholders::{Asked, Led, Template, Unfit};
@@ -101,7 +101,8 @@ impl<'a> Answering<'a> {
     pub(super) async fn act(&self, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
-            Action::Files => match Box::pin(self.index_elsewhere(path)).await {
+            // As in nginx, an index is for GET, HEAD and POST.
+            Action::Files => match Box::pin(self.index_elsewhere(path)).await.filter(|_| self.reads_or_posts()) {
                 Some(place) => Box::pin(self.go_on(place, Led::InternalRedirect, turn)).await,
                 None => match self.file_refusal(path) {
                     // As in nginx, a file refuses a POST, and a missing one has the page of 404.
@@ -109,6 +110,7 @@ impl<'a> Answering<'a> {
                         plain(Status::NOT_FOUND)
                     }
                     Some(status) => plain(status),
+                    None if Box::pin(self.withholds_folder(path)).await => plain(Status::FORBIDDEN),
                     None => self.serve_or_forward(turn).await,
                 },
             },
@@ -158,6 +160,10 @@ impl<'a> Answering<'a> {
             let Ok(place) = Place::of(template, &self.asked(path)) else { return plain(Status::BAD_REQUEST) };
             // A path that no file can have, such as one with an encoded slash, is for the last resort.
             let Ok(tried) = SitePath::parse(&place.raw, self.route.options.show_dotfiles) else { continue };
+            // As in nginx, a value at the end makes no directory of a file.
+            if tried.names_directory() && !template.may_name_directory() {
+                continue;
+            }
             // `{path}/` of a directory: it is redirected to its slash, as without `try`, or links of its index would lead elsewhere.
             let is_its_directory =
                 tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
@@ -172,10 +178,9 @@ impl<'a> Answering<'a> {
                 continue;
             }
             if let Some(refusal) = self.guard(&tried, turn.user).await {
-                return refusal.into();
+                return Answer { guards: refused_by(&refusal), ..refusal.into() };
             }
-            let reads = matches!(self.request.method, Method::Get | Method::Head);
-            if entry == Entry::Withheld && !is_its_directory && (reads || self.request.method.as_str() == "POST") {
+            if entry == Entry::Withheld && !is_its_directory && self.reads_or_posts() {
                 return plain(Status::FORBIDDEN);
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
@@ -277,7 +282,9 @@ impl<'a> Answering<'a> {
             _ => here.guard(&path, turn.user).await,
         };
         if let Some(refusal) = refusal {
-            return Answer { is_counted: counted.is_any, ..refusal.into() };
+            // The error pages are of the route that refused.
+            let (route, guards) = (Some(route.number), refused_by(&refusal));
+            return Answer { route, guards, is_counted: counted.is_any, ..refusal.into() };
         }
         let mut answer = match led {
             Led::Stay => match here.file_refusal(&path) {
@@ -374,6 +381,16 @@ impl<'a> Answering<'a> {
     pub(super) fn posts_where_page_leads(&self) -> bool {
         let leads = || matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)));
         self.request.method.as_str() == "POST" && leads()
+    }
+
+    fn reads_or_posts(&self) -> bool {
+        matches!(self.request.method, Method::Get | Method::Head) || self.request.method.as_str() == "POST"
+    }
+
+    /// Whether a path is a directory without index and listing, where the page of missing files leads to another route. As in nginx it is not missing.
+    async fn withholds_folder(&self, path: &SitePath<'_>) -> bool {
+        let leads = || matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)));
+        path.names_directory() && leads() && self.entry(path).await == Entry::Withheld
     }
 
     /// The status of a request that no file answers: by its method, or by a hidden name.

@@ -41,8 +41,8 @@ pub(crate) struct ProxyConfig {
     /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded. With `fallback`,
     /// browsers that navigate to a path without a file get that page, and other requests are forwarded.
     pub files_first: bool,
-    /// Host that the server gets: `client`, the host of the request; `{host}`, the same without its port; `upstream`, the host of the URL; or another. With
-    /// the text of `to` and its placeholders, it is the name that they choose.
+    /// Host that the server gets: `client`, the host of the request; `{host}`, the same without its port, `{host}:8080`, with another; `upstream`, the host
+    /// of the URL; or another. With the text of `to` and its placeholders, it is the name that they choose.
     pub host: Option<At<String>>,
     /// Whether the server gets the fields of the request. Otherwise it gets the fields that are made for each request, and `request_headers`.
     #[default(true)]
@@ -377,7 +377,10 @@ impl Host {
     ) -> Option<Self> {
         match host.map(|host| (host.as_str(), host)) {
             None | Some(("client", _)) => Some(Host::OfClient),
-            Some(("{host}", _)) => Some(Host::NameOfClient),
+            Some(("{host}", _)) => Some(Host::NameOfClient(None)),
+            Some((host, _)) if let Some(port) = host.strip_prefix("{host}:").and_then(|port| port.parse().ok()) => {
+                Some(Host::NameOfClient(Some(port)))
+            }
             Some(("upstream", _)) => HeaderValue::try_from(upstream?.authority()).ok().map(Host::Fixed),
             Some((host, at)) => match HeaderValue::try_from(host) {
                 Ok(value) if !host.is_empty() && !host.contains([' ', '/']) => Some(Host::Fixed(value)),

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Route;
 use super::action::path_template;
 use crate::files::resolve::{NotOpened, Root, Wait};
-use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, in_bytes, parameters};
+use crate::placeholders::{
+    Asked, Form, Groups, Known, Tables, Template, ValueGroups, cookies, expression, in_bytes, parameters,
+};
 use crate::site::access::{names, network};
 use crate::site::look_around::{LookAround, SIGN, TooManySteps};
 use crate::values::{At, Problems, Secret, Short};
@@ -267,7 +269,12 @@ impl MatchConfig {
             let template = Template::parse_text(text, &wanted.span, known, &key, problems);
             let test = wanted.build(&wanted.span, &key, problems);
             let Some(template) = template else { continue };
-            groups.values.extend(test.expressions().map(|regex| (template.clone(), regex.clone())));
+            let before = Arc::new(groups.clone());
+            groups.values.extend(test.expressions().map(|regex| ValueGroups {
+                value: template.clone(),
+                expression: regex.clone(),
+                before: Arc::clone(&before),
+            }));
             all.push(Condition::Value(text.as_str().into(), template, test));
         }
         if let Some(exists) = &self.exists {

@@ -63,7 +63,9 @@ impl Script {
         let length = length.map(|length| length.to_string());
         set("CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes());
         let (host, port) = self.server();
-        set("SERVER_NAME", host.as_bytes());
+        if !self.params.iter().any(|(name, _)| name == "SERVER_NAME") {
+            set("SERVER_NAME", host.as_bytes());
+        }
         // RFC 3875 §4.1.15: where the request came in.
         let own = self.port.map(|port| port.to_string());
         set("SERVER_PORT", own.as_deref().unwrap_or(port).as_bytes());

@@ -11,5 +11,4 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("hsts-without-tls", "by design: HSTS is not sent without TLS, which is named"),
     ("jenkins", "the server gets one slash where nginx sends the two that the rewrite makes"),
     ("realm-by-network", "a realm by a table is closed, which is named"),
-    ("rewrites-one-after-another", "rewrites without a flag are not followed by the next one, which is named"),
 ];
