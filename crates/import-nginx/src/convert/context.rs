@@ -104,7 +104,7 @@ impl Context {
             Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
             Some(Handling::NotNeeded(_)) if directive.name == "merge_slashes" && directive.first() == "off" => (
                 "slashes behind one another are one here: `//pub/` has the guards of the location /pub/, in nginx of what is around it; no location has two",
-                Loss::Part,
+                Loss::Unguarded,
             ),
             Some(Handling::NotNeeded(_)) if directive.name == "underscores_in_headers" && directive.first() == "on" => {
                 (

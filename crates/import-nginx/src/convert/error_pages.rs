@@ -146,7 +146,7 @@ fn refuses(level: &Level<'_>, status: &str) -> bool {
     };
     // A closed path stays so.
     let returns = |inner: &&Directive| inner.name == "return" && inner.first() == status && inner.arguments.len() == 1;
-    if matches!(status, "401" | "403") && level.own().iter().any(|inner| returns(inner)) {
+    if matches!(status, "401" | "403") && level.own().iter().any(returns) {
         return true;
     }
     let is_guard = |guard: &&Directive| guard.first() != "off" && !(guard.name == "allow" && guard.first() == "all");

@@ -69,14 +69,14 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
                         let asked = asked.and(&unless);
                         let route = of_if(context, table, block, variables, (inner, asked, rest));
                         match inner.children().iter().any(|inner| inner.name == "return") {
-                            true => route.into_iter().for_each(|route| table.push("route", route)),
+                            true => route.into_iter().for_each(|route| push(table, route)),
                             false => last.extend(route),
                         }
                         if inner.children().iter().any(|inner| inner.name == "break") {
                             unless = unless.and(whole.not());
                         }
                     }
-                    Err(_) if asks_certificate(inner) => table.push("route", closed(context, inner)),
+                    Err(_) if asks_certificate(inner) => push(table, closed(context, inner)),
                     Err(why) => lost_if(context, inner, &why),
                 }
                 // Its expression takes the place of the location's, whether it matches or not.
@@ -87,7 +87,17 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
             _ => {}
         }
     }
-    last.into_iter().rev().for_each(|route| table.push("route", route));
+    last.into_iter().rev().for_each(|route| push(table, route));
+}
+
+/// Adds a route, unless one before it has all its requests.
+fn push(table: &mut Table, route: Table) {
+    let has_all = |known: &Table| {
+        known.get("path") == route.get("path") && known.get("match").is_none() && known.get("once") == route.get("once")
+    };
+    if route.get("path").is_none() || !table.list("route").any(has_all) {
+        table.push("route", route);
+    }
 }
 
 /// Reads the condition of an `if` in a block.
@@ -233,7 +243,7 @@ fn of_rewrite(
             let wider = values::regex_of_pcre(&pcre::wider(expression), false);
             route.set("path", wider.map_or("~ ^/".to_owned(), |own| format!("~ {own}")));
             route.set("respond", 501);
-            return table.push("route", route);
+            return push(table, route);
         }
     };
     let is_everything = is_everything(expression, to);
@@ -265,7 +275,7 @@ fn of_rewrite(
     }
     match in_place {
         true => table.append(route),
-        false => table.push("route", route),
+        false => push(table, route),
     }
 }
 

@@ -756,6 +756,20 @@ fn a_rewrite_without_a_flag_is_followed_by_the_rest_of_its_block() {
 }
 
 #[test]
+fn a_rewrite_whose_paths_another_one_has_is_left_out() {
+    for server in [
+        "rewrite ^/a /x break; rewrite ^/a /y last; rewrite ^/b /z last;",
+        "set $on 1; if ($on) { return 204; } if ($on = 1) { return 403; }",
+    ] {
+        let (site, ..) = converted("", &format!("root /srv; location /a/ {{ {server} }}"));
+        let routes = site["route"][0]["route"].as_array().unwrap();
+        let paths: Vec<_> = routes.iter().map(|route| route["path"].as_str().unwrap()).collect();
+        let distinct: std::collections::HashSet<_> = paths.iter().collect();
+        assert_eq!(paths.len(), distinct.len(), "{server}: {paths:?}");
+    }
+}
+
+#[test]
 fn a_variable_that_a_location_sets_for_another_is_named() {
     let other = "if ($v) { return 403; } proxy_pass http://10.0.0.1;";
     for (own, other, is_named) in [

@@ -143,7 +143,7 @@ pub(super) fn further_variables(
     for name in params.keys() {
         let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
         let what = match () {
-            // A program takes the name of the server from it, which is none of the client's.
+            // A program may need the server's own name.
             () if name == "SERVER_NAME" => continue,
             () if cgi::VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
             () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",

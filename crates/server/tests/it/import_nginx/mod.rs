@@ -444,7 +444,7 @@ fn what_is_open_now_is_marked() {
         ("location /x/ { access_by_lua_file x; }", &[]),
         ("disable_symlinks on;", &["disable_symlinks"]),
         ("disable_symlinks off;", &[]),
-        ("merge_slashes off; location /x/ { deny all; }", &[]),
+        ("merge_slashes off; location /x/ { deny all; }", &["merge_slashes"]),
         ("location = /x { deny all; }", &[]),
         ("location /x { deny all; }", &[]),
         ("location /x { allow 10.0.0.0/8; deny all; }", &[]),
