@@ -11,7 +11,7 @@ use super::post;
 use crate::support::configured::Configured;
 use crate::support::upstream::{Received, Upstream, ok};
 use crate::support::watch::Watched;
-use crate::support::{PROGRAM, Site, get, wait_until};
+use crate::support::{PROGRAM, Site, get, wait_for_message, wait_until};
 use crate::top::top;
 
 /// A site that forwards to `first` and copies to the upstream `next`, at `shadow`, with these further keys of `mirror`.
@@ -355,6 +355,8 @@ fn copies_that_take_too_long_have_one_line_a_second() {
         assert_eq!(http::get(&mut client, "/").expect("a response").status, 200);
     }
     wait_until("all have failed", || count(&watched, "failed") == 20.0);
+    // A line is written behind the count.
+    wait_for_message(&watched.server, "did not end within");
     let lines = watched.server.lines().into_iter().map(|line| line.text);
     let lines: Vec<_> = lines.filter(|line| line.contains("did not end within")).collect();
     assert!(!lines.is_empty() && lines.len() as u64 <= 1 + begun.elapsed().as_secs(), "{lines:?}");
