@@ -359,10 +359,10 @@ impl TlsStream {
         short.then_some(held.unsent.len())
     }
 
-    /// Passes the bytes held back to TCP before waiting for the client. A failure is ignored, because the next
-    /// operation fails too.
-    fn release_held(&mut self, cx: &mut Context<'_>) {
-        if self.outgoing.as_ref().is_some_and(|out| out.held) {
+    /// Before a wait for the client: passes to TCP what no send will, bytes held back and the end of a response that was
+    /// paused. A failure is ignored, because the next operation fails too.
+    fn release(&mut self, cx: &mut Context<'_>) {
+        if self.sending != Sending::Midway {
             let _ = self.poll_drain(cx);
         }
     }

@@ -195,7 +195,7 @@ impl TlsStream {
             self.receiver.plaintext.drain(..std::mem::take(&mut self.receiver.read));
             let before = self.receiver.plaintext.len();
             let Poll::Ready(received) = buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)) else {
-                self.release_held(cx);
+                self.release(cx);
                 return Poll::Pending;
             };
             if let Err(error) = received {

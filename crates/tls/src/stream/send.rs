@@ -194,7 +194,8 @@ impl TlsStream {
                 ready!(source.poll_turn(cx, bytes));
             }
             if source.reader.rest.len == 0 {
-                return Poll::Ready(Ok(()));
+                // A send that was paused may have left the end of a response.
+                return self.poll_drain(cx);
             }
             ready!(source.reader.poll_fetched(cx))?;
             ready!(self.poll_answer_key_update(cx))?;

@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 use std::task::Poll;
 use std::time::Duration;
 
-use sealion_testkit::{Suite, pattern};
+use sealion_testkit::{Connector, Suite, pattern};
 use sealion_tls::record::ContentType;
 use sealion_tls::{Frozen, Malformed, NotFrozen, Part, Source, TlsStream};
 
-use crate::support::{self, FILE, FILE_LEN, can_update, limits};
+use crate::support::{self, FILE, FILE_LEN, PKI, can_update, limits};
 
 /// Passes it as another process would get it.
 fn pass(mut stream: TlsStream) -> TlsStream {
@@ -141,6 +141,51 @@ async fn respond_in_pieces(mut stream: TlsStream) -> TlsStream {
     assert!(pauses > 2, "{pauses} pauses");
     stream.finish().expect("it is whole");
     stream
+}
+
+/// Sends records of [`PIECE`] until TCP takes no more, and is frozen when nothing is left to seal. Without `sends` it only waits for the client behind that.
+async fn fill(mut stream: TlsStream, sends: bool, filled: std::sync::mpsc::Sender<u64>) {
+    let piece = pattern::bytes(0..PIECE);
+    poll_fn(|cx| stream.poll_begin(cx)).await.expect("it begins");
+    for count in 1.. {
+        let parts = [Part::Bytes(&piece)];
+        let mut source = Source::new(&parts);
+        let is_sent = poll_fn(|cx| Poll::Ready(stream.poll_send(cx, &mut source))).await;
+        if let Poll::Ready(sent) = is_sent {
+            sent.expect("it leaves");
+            continue;
+        }
+        assert_eq!(stream.pause(source), PIECE, "all of it is sealed");
+        stream = pass(stream);
+        filled.send(count).expect("the test waits");
+        break;
+    }
+    if sends {
+        stream.send(&[]).await.expect("the rest leaves");
+    }
+    stream.finish().expect("it is whole");
+    assert_eq!(stream.read_more().await.expect("the client says that it has all"), 3);
+    stream.shutdown().await.expect("an orderly end");
+}
+
+const PIECE: u64 = 1 << 14;
+
+#[test]
+fn the_end_of_a_paused_response_leaves_though_nothing_is_left_to_seal() {
+    for (suite, sends) in Suite::all().into_iter().flat_map(|suite| [(suite, true), (suite, false)]) {
+        let (tell, filled) = std::sync::mpsc::channel();
+        let serving = support::Server::new(limits()).serve(async move |stream| fill(stream, sends, tell).await);
+        let connector = Connector::new(&PKI, suite).receive_buffer(65_536);
+        let mut client = support::connect_with(&connector, &serving);
+        for _ in 0..filled.recv().expect("TCP is full") {
+            pattern::assert_equal(&client.read(PIECE as usize).expect("a piece"), 0..PIECE);
+        }
+        client.send(b"all").expect("it leaves");
+        client.close_notify().expect("it leaves");
+        client.read_to_end().expect("what was sent opens").assert_orderly();
+        drop(client);
+        serving.finish();
+    }
 }
 
 /// How often the response of [`respond_in_pieces`] has the file: more than TCP takes at once.
