@@ -260,6 +260,9 @@ fn try_files(
         let others = paths.iter().filter(|path| path.as_str() != Some("{path}")).cloned().collect();
         directories(table, place, others, &end);
     }
+    if tries_directory && !tries_files {
+        context.report_with(directive, "nginx looks for the index of a folder by the same entries, of which none names a file: write `$uri` before `$uri/`");
+    }
     if tries_directory {
         // `$uri/` finds it.
         last_index(context, table, place);
@@ -320,6 +323,9 @@ pub(super) fn try_rewritten(
     let named = place.locations.iter().copied().find(|location| location.arguments == [last.as_str()]);
     let pass = named.and_then(|named| named.children().iter().find(|inner| proxy::is_pass(inner)));
     let last = match (named, pass) {
+        (Some(named), Some(_)) if named.children().iter().any(has_conditions) => {
+            return Err(format!("{last} gets the rewritten path, and its conditions do not follow"));
+        }
         (Some(named), Some(pass)) => {
             let level = place.level.of_server().within(named);
             let own = Place { level: &level, path: &Path::Inherited, ..place };
@@ -331,6 +337,11 @@ pub(super) fn try_rewritten(
     paths.push(last.into());
     table.set("try", paths);
     Ok(())
+}
+
+/// Whether a directive makes routes beside that of its location.
+pub(super) fn has_conditions(directive: &Directive) -> bool {
+    matches!(directive.name.as_str(), "if" | "limit_except" | "location" | "rewrite" | "return" | "set" | "break")
 }
 
 /// The last entry of a `try_files`.

@@ -527,7 +527,7 @@ fn lead_to_everything(
         );
     };
     // Its conditions would be missed.
-    if everything.children().iter().any(|inner| matches!(inner.name.as_str(), "if" | "limit_except" | "location")) {
+    if everything.children().iter().any(action::has_conditions) {
         return Err("it leads to the location / behind two slashes, whose conditions do not follow: write a rewrite to its path".to_owned());
     }
     let level = block.level.of_server().within(everything);

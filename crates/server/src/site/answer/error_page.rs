@@ -1,6 +1,7 @@
 //! Error pages: a file in place of the text of an error, another path, a named route, or a redirect.
 
-use sealion_http::path::SitePath;
+use percent_encoding::percent_encode;
+use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use sealion_http::request::{Conditions, FieldLines};
 use sealion_http::{Fields, Method, Request, Status};
 
@@ -10,6 +11,7 @@ use crate::files::resolve::Found;
 use crate::placeholders::Led;
 use crate::response::{Body, Response};
 use crate::site::forwarded_path::ForwardedPath;
+use crate::site::locate::path_of;
 use crate::site::pages::{ErrorPage, ErrorTarget, Page, PageStatus, Whereto};
 use crate::site::route::{Action, Route};
 use crate::upstream::Inbound;
@@ -86,7 +88,7 @@ impl<'a> Answering<'a> {
         inbound: &mut Inbound,
     ) -> Option<Answer> {
         let mut user = answer.response.user.clone();
-        let requested = ForwardedPath::requested(self.raw_path(), path);
+        let (asked, requested) = (path, ForwardedPath::requested(self.raw_path(), path));
         let mut found: Answer = match &target.to {
             Whereto::Url(to) => {
                 let PageStatus::Given(status) = target.status else { return None };
@@ -106,6 +108,13 @@ impl<'a> Answering<'a> {
                 Answering { request: &request, ..*self }.go_on(place, Led::InternalRedirect, turn).await
             }
             Whereto::Named(name) => {
+                // As in nginx, it gets the path that a route before it led to.
+                let raw = answer.name.as_ref().map(|name| format!("/{}", percent_encode(name, OUTSIDE_PCHAR)));
+                let led = raw.as_deref().and_then(|raw| path_of(raw).ok());
+                let (path, own) = match (&raw, &led) {
+                    (Some(raw), Some((led, _))) => (led, ForwardedPath::rewritten(raw, led)),
+                    _ => (path, requested),
+                };
                 let route = self.named(name, path)?.ok()?;
                 if !self.may_follow(route, answer.guards, inbound) {
                     return None;
@@ -117,7 +126,7 @@ impl<'a> Answering<'a> {
                 }
                 let request = self.for_page(target.status);
                 let here = Answering { request: &request, ..*self };
-                here.turn_by_name(route, Turn { path: requested, asked: path, user: &mut user, inbound }).await
+                here.turn_by_name(route, Turn { path: own, asked, user: &mut user, inbound }).await
             }
         };
         found.response.user = user;
