@@ -573,8 +573,14 @@ fn of_if(
         set(context, &mut own, inner, &Condition::Always);
     }
     let others: Vec<_> = directive.children().iter().filter(|inner| inner.name != "set").collect();
-    let rewrites: Vec<_> = others.iter().filter(|inner| inner.name == "rewrite").collect();
-    for (number, rewrite) in others.iter().enumerate().filter(|(_, inner)| inner.name == "rewrite") {
+    if rest.iter().any(|inner| inner.name == "return") && others.iter().any(|inner| inner.name == "error_page") {
+        context
+            .report_with(directive, "its error pages are not those of the return behind it: write a route with match");
+    }
+    // Behind these, nginx runs no rewrite of the block.
+    let end = others.iter().position(|inner| matches!(inner.name.as_str(), "return" | "break")).unwrap_or(others.len());
+    let rewrites: Vec<_> = others[..end].iter().filter(|inner| inner.name == "rewrite").collect();
+    for (number, rewrite) in others[..end].iter().enumerate().filter(|(_, inner)| inner.name == "rewrite") {
         let rest: Vec<&Directive> = others[number + 1..].iter().chain(rest).copied().collect();
         // nginx tries no files where a condition of a location holds, and asks the server of the condition.
         let passes = directive.children().iter().any(proxy::is_pass);

@@ -209,28 +209,39 @@ fn report_sets(context: &mut Context, server: &Directive, locations: &[&Directiv
                 _ => false,
             })
         };
-        let others = locations.iter().filter(|other| !std::ptr::eq(**other, *location) && leads_to(other));
-        let others: Vec<_> = others.map(|other| all_within(other)).collect();
-        for other in others {
-            for set in own.iter().filter(|inner| inner.name == "set") {
-                let name = set.first().trim_start_matches('$');
-                let uses = |inner: &Directive| {
-                    let mut texts = inner.arguments.iter().flat_map(|text| text.split('$').skip(1));
-                    texts.any(|behind| variables::name(behind).0 == name)
-                };
-                let sets = |inner: &Directive| inner.name == "set" && inner.first() == set.first();
-                let users: Vec<_> = other.iter().filter(|inner| uses(inner)).collect();
-                if users.is_empty() || other.iter().copied().any(sets) {
-                    continue;
-                }
-                let remedy =
-                    format!("{} has this value in no other location: ask there what the set asks", set.first());
-                match users.iter().any(|inner| inner.name == "if" && guards::refuses_any(inner)) {
-                    true => context.report_unguarded(set, remedy),
-                    false => context.report_with(set, remedy),
-                }
-            }
+        for other in locations.iter().filter(|other| !std::ptr::eq(**other, *location) && leads_to(other)) {
+            own.iter().for_each(|set| report_set(context, set, other));
         }
+    }
+    // The query that a server makes is known by `$args` alone.
+    let own = server.children().iter().filter(|inner| inner.name != "location");
+    let own: Vec<_> = own.flat_map(|inner| std::iter::once(inner).chain(all_within(inner))).collect();
+    for set in own.into_iter().filter(|inner| matches!(inner.first(), "$args" | "${args}")) {
+        locations.iter().for_each(|location| report_set(context, set, location));
+    }
+}
+
+/// Reports a `set` whose variable another location uses.
+fn report_set(context: &mut Context, set: &Directive, location: &Directive) {
+    if set.name != "set" {
+        return;
+    }
+    let name = set.first().trim_start_matches(['$', '{']).trim_end_matches('}');
+    let is_it = |own: &str| own == name || name == "args" && (own.starts_with("arg_") || own == "query_string");
+    let uses = |inner: &Directive| {
+        let mut texts = inner.arguments.iter().flat_map(|text| text.split('$').skip(1));
+        texts.any(|behind| is_it(variables::name(behind).0))
+    };
+    let sets = |inner: &Directive| inner.name == "set" && inner.first() == set.first();
+    let all = all_within(location);
+    let users: Vec<_> = all.iter().filter(|inner| uses(inner)).collect();
+    if users.is_empty() || all.iter().copied().any(sets) {
+        return;
+    }
+    let remedy = format!("{} has this value in no other location: ask there what the set asks", set.first());
+    match users.iter().any(|inner| inner.name == "if" && guards::refuses_any(inner)) {
+        true => context.report_unguarded(set, remedy),
+        false => context.report_with(set, remedy),
     }
 }
 

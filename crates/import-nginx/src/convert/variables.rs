@@ -240,7 +240,8 @@ impl Variables {
             return Err(Lost::Unknown(name.to_owned()));
         }
         // Of the client's query.
-        if name.starts_with("arg_") && self.changed_query().is_some() {
+        let is_of_query = name.starts_with("arg_") || matches!(name, "is_args" | "query_string");
+        if is_of_query && self.changed_query().is_some() {
             return Err(Lost::Unknown(name.to_owned()));
         }
         if let Some(own) = of_request(name) {
