@@ -84,7 +84,7 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
                 match key {
                     "default" if value.is_empty() => {}
                     "default" => table.set("default", value),
-                    key if has_hosts && !key.starts_with('~') => entries.set(&of_host(key), value),
+                    key if has_hosts && !key.starts_with('~') && !key.is_empty() => entries.set(&of_host(key), value),
                     _ => own_keys(&table, key)?.into_iter().for_each(|key| entries.set(&key, value.clone())),
                 }
             }
@@ -123,8 +123,8 @@ fn own_keys(table: &Table, key: &str) -> Option<Vec<String>> {
 fn of_host(key: &str) -> String {
     let literally = values::literally;
     let own = match (key.strip_prefix("*."), key.strip_prefix('.'), key.strip_suffix(".*")) {
-        (Some(domain), ..) => format!(r".+\.{}\.?", literally(domain)),
-        (_, Some(domain), _) => format!(r"(?:.+\.)?{}\.?", literally(domain)),
+        (Some(domain), ..) => format!(r".*\.{}\.?", literally(domain)),
+        (_, Some(domain), _) => format!(r"(?:.*\.)?{}\.?", literally(domain)),
         (.., Some(start)) => format!(r"{}\..+", literally(start)),
         _ => format!(r"{}\.?", literally(key)),
     };
