@@ -574,8 +574,7 @@ fn of_if(
     }
     let others: Vec<_> = directive.children().iter().filter(|inner| inner.name != "set").collect();
     if rest.iter().any(|inner| inner.name == "return") && others.iter().any(|inner| inner.name == "error_page") {
-        context
-            .report_with(directive, "its error pages are not those of the return behind it: write a route with match");
+        context.report_with(directive, "a return behind it does not have its error pages: write a route with match");
     }
     // Behind these, nginx runs no rewrite of the block.
     let end = others.iter().position(|inner| matches!(inner.name.as_str(), "return" | "break")).unwrap_or(others.len());
