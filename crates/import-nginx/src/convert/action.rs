@@ -339,7 +339,7 @@ pub(super) fn try_rewritten(
     Ok(())
 }
 
-/// Whether a directive makes routes beside that of its location.
+/// Whether a directive makes further routes for its location.
 pub(super) fn has_conditions(directive: &Directive) -> bool {
     matches!(directive.name.as_str(), "if" | "limit_except" | "location" | "rewrite" | "return" | "set" | "break")
 }
