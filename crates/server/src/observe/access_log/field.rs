@@ -72,7 +72,7 @@ fields! {
         // Quoted even if no request could be read.
         Value::Text(line.request().map_or(b"-", |requested| requested.request.raw_target.as_bytes()))
     };
-    /// `HTTP/2`, `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
+    /// `HTTP/3`, `HTTP/2`, `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
     Protocol = "protocol", IfChosen, |line| {
         line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol.as_str()))
     };
