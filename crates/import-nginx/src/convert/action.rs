@@ -261,7 +261,7 @@ fn try_files(
         directories(table, place, others, &end);
     }
     if tries_directory && !tries_files {
-        context.report_with(directive, "nginx looks for the index of a folder by the same entries, of which none names a file: write `$uri` before `$uri/`");
+        context.report_with(directive, "nginx looks for the index of a folder by the same entries, and none of them names a file: write `$uri` before `$uri/`");
     }
     if tries_directory {
         // `$uri/` finds it.

@@ -324,6 +324,7 @@ fn lead(
     let mut steps = Steps { block, variables, rewrite, behind };
     steps.end(context, route, inner, (&to, flag, begins_with_slash))
 }
+
 /// Rewrites without a flag that are followed one within another.
 const MAX_LED: usize = 3;
 

@@ -95,7 +95,7 @@ fn may_trace(status: &str) -> bool {
 /// forbids the kernel's part of a stack (perf-security.rst).
 fn refusal(has_perf: bool, paranoid: Option<i32>, may_trace: bool) -> Option<String> {
     if !has_perf {
-        return Some("--flame needs perf, and there is none in PATH: install linux-perf or linux-tools".to_owned());
+        return Some("--flame needs perf, which is not in PATH: install linux-perf or linux-tools".to_owned());
     }
     match paranoid {
         None => {

@@ -10,7 +10,6 @@ use crate::units;
 
 /// The chart as SVG, and the boxes of its texts.
 pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {
-    let mut canvas = Canvas::default();
     let lines: Vec<&Series> = chart.series.iter().filter(|series| !series.points.is_empty()).collect();
     let points = || lines.iter().flat_map(|series| series.points.iter());
 
@@ -23,17 +22,8 @@ pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {
     let x = Axis::over(&x_values, Scale::Logarithmic, LEFT, right);
     let y = Axis::over(&y_values, chart.y_scale, bottom, TOP);
 
-    let _ = write!(
-        canvas.svg,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">"#,
-        escape(&format!(
-            "{}: {}",
-            chart.title,
-            lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ")
-        )),
-    );
-    canvas.text(&chart.title, 4.0, 17.0, 14.0, "start", "title");
-    canvas.text(&chart.subtitle, 4.0, 34.0, TEXT, "start", "quiet");
+    let names = lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut canvas = Canvas::new(HEIGHT, &format!("{}: {names}", chart.title), [&chart.title, &chart.subtitle]);
     canvas.text(&chart.y_title, 4.0, 54.0, TEXT, "start", "quiet");
     canvas.text(&chart.x_title, (LEFT + right) / 2.0, HEIGHT - 8.0, TEXT, "middle", "quiet");
 
@@ -60,13 +50,24 @@ pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {
     (canvas.svg, canvas.labels)
 }
 
-#[derive(Default)]
 pub(super) struct Canvas {
     pub(super) svg: String,
     labels: Vec<Label>,
 }
 
 impl Canvas {
+    /// An open SVG element with title and subtitle. `label`: for readers that do not see it.
+    pub(super) fn new(height: f64, label: &str, [title, subtitle]: [&str; 2]) -> Self {
+        let svg = format!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+            escape(label)
+        );
+        let mut canvas = Canvas { svg, labels: Vec::new() };
+        canvas.text(title, 4.0, 17.0, 14.0, "start", "title");
+        canvas.text(subtitle, 4.0, 34.0, TEXT, "start", "quiet");
+        canvas
+    }
+
     pub(super) fn text(&mut self, text: &str, x: f64, y: f64, size: f64, anchor: &str, class: &str) {
         if text.is_empty() {
             return;

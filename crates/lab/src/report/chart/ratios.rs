@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::axis::Axis;
 use super::draw::{Canvas, TEXT, WIDTH};
 use super::label::width;
-use super::{Point, Scale, escape};
+use super::{Point, Scale};
 use crate::report::arm::Style;
 use crate::units;
 
@@ -47,14 +47,7 @@ impl Ratios {
         let mut all = vec![1.0];
         all.extend(rows().flat_map(|Ratio { point, .. }| [point.low, point.y, point.high]));
         let x = Axis::over(&all, Scale::Logarithmic, left, right);
-        let mut canvas = Canvas::default();
-        let _ = write!(
-            canvas.svg,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
-            escape(&self.title)
-        );
-        canvas.text(&self.title, 4.0, 17.0, 14.0, "start", "title");
-        canvas.text(&self.subtitle, 4.0, 34.0, TEXT, "start", "quiet");
+        let mut canvas = Canvas::new(height, &self.title, [&self.title, &self.subtitle]);
         for tick in x.ticks() {
             let at = x.pixel(tick);
             canvas.line(at, TOP, at, bottom, "grid");

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use super::Scale;
 use super::axis::Axis;
 use super::draw::{Canvas, TEXT, WIDTH};
 use super::label::width;
-use super::{Scale, escape};
 use crate::report::arm::Style;
 use crate::statistics::Summary;
 use crate::units;
@@ -36,14 +36,8 @@ impl Strip {
         let (left, bottom) = (names + 16.0, height - 46.0);
         let all: Vec<f64> = samples.iter().flat_map(|(_, _, values, _)| values.iter().copied()).collect();
         let x = Axis::over(&all, Scale::FromZero, left, WIDTH - 20.0);
-        let mut canvas = Canvas::default();
-        let _ = write!(
-            canvas.svg,
-            r#"<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
-            escape(&self.title)
-        );
-        canvas.text(&self.title, 4.0, 17.0, 14.0, "start", "title");
-        canvas.text("every round a dot; bar: mean and standard deviation", 4.0, 34.0, TEXT, "start", "quiet");
+        let mut canvas =
+            Canvas::new(height, &self.title, [&self.title, "every round a dot; bar: mean and standard deviation"]);
         for tick in x.ticks() {
             let at = x.pixel(tick);
             canvas.line(at, TOP, at, bottom, "grid");

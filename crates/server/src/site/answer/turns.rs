@@ -102,7 +102,7 @@ impl<'a> Answering<'a> {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
             // As in nginx, an index is for GET, HEAD and POST.
-            Action::Files => match Box::pin(self.index_elsewhere(path)).await.filter(|_| self.reads_or_posts()) {
+            Action::Files => match self.index_of_read(path).await {
                 Some(place) => Box::pin(self.go_on(place, Led::InternalRedirect, turn)).await,
                 None => match self.file_refusal(path) {
                     // As in nginx, a file refuses a POST, and a missing one has the page of 404.
@@ -379,8 +379,17 @@ impl<'a> Answering<'a> {
 
     /// Whether it is a POST where the page of missing files leads to another route.
     pub(super) fn posts_where_page_leads(&self) -> bool {
-        let leads = || matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)));
-        self.request.method.as_str() == "POST" && leads()
+        self.request.method.as_str() == "POST" && self.page_of_missing_leads()
+    }
+
+    /// Whether the page of missing files leads to another route.
+    fn page_of_missing_leads(&self) -> bool {
+        matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)))
+    }
+
+    /// As [`Self::index_elsewhere`], which no other method looks for.
+    async fn index_of_read(&self, path: &SitePath<'_>) -> Option<Place> {
+        if self.reads_or_posts() { Box::pin(self.index_elsewhere(path)).await } else { None }
     }
 
     fn reads_or_posts(&self) -> bool {
@@ -389,8 +398,7 @@ impl<'a> Answering<'a> {
 
     /// Whether a path is a directory without index and listing, where the page of missing files leads to another route. As in nginx it is not missing.
     async fn withholds_folder(&self, path: &SitePath<'_>) -> bool {
-        let leads = || matches!(self.route.error_page(Status::NOT_FOUND), Some(ErrorPage::Elsewhere(_)));
-        path.names_directory() && leads() && self.entry(path).await == Entry::Withheld
+        path.names_directory() && self.page_of_missing_leads() && self.entry(path).await == Entry::Withheld
     }
 
     /// The status of a request that no file answers: by its method, or by a hidden name.
