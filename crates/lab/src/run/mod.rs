@@ -22,6 +22,7 @@ mod server_setup;
 mod until;
 mod watching;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +112,8 @@ pub(crate) struct Ended {
 }
 
 /// Runs the studies until everything is measured. After `stop` is set, it finishes the current measurement and returns.
-/// Measurements of an earlier, interrupted run in the directory are kept and not repeated.
+/// Measurements of an earlier, interrupted run in the directory are kept and not repeated. An open loop that is void is
+/// measured again at once, [`TRIES`] times in all: its client may have been late because the machine took its core away.
 ///
 /// # Errors
 /// The run cannot begin, or its results cannot be written.
@@ -119,13 +121,12 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
     let mut prepared = prepare::prepare(options)?;
     let (mut raw, mut rows) = Raw::open(&options.out)?;
     let jobs = jobs(&prepared.plan);
-    let is_done = |job: &Job, rows: &[Row]| rows.iter().any(|row| job.is(row));
-    let left: Vec<&Job> = jobs.iter().filter(|job| !is_done(job, &rows)).collect();
+    let mut left: VecDeque<&Job> = jobs.iter().filter(|job| !job.is_done(&rows)).collect();
     let mut progress = progress::Progress::start(&left, jobs.len() - left.len());
-    for (done, job) in left.iter().enumerate() {
+    while let Some(job) = left.pop_front() {
         if stop.load(Ordering::Relaxed) {
             progress.stop();
-            return Ok(Ended { left: left.len() - done, ..ended(&rows) });
+            return Ok(Ended { left: left.len() + 1, ..ended(&rows) });
         }
         if let Some(until) = options.until {
             let of_cell = rows.iter().filter(|row| row.study == job.study.name() && row.cell == job.cell.name());
@@ -139,6 +140,10 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
         raw.add(&row)?;
         progress.end(job, &row);
         rows.push(row);
+        if !job.is_done(&rows) {
+            progress.again(job);
+            left.push_front(job);
+        }
     }
     progress.stop();
     if let Some(warning) = other_work(&rows).filter(|&share| share > OTHER_WORK).map(|share| {
@@ -183,7 +188,16 @@ impl Job {
             && row.arm == self.arm.label()
             && row.cell == self.cell.name()
     }
+
+    fn is_done(&self, rows: &[Row]) -> bool {
+        let tries: Vec<&Row> = rows.iter().filter(|row| self.is(row)).collect();
+        let counts = |row: &&Row| row.void.is_empty() || row.rate.is_none();
+        tries.iter().any(counts) || tries.len() >= TRIES
+    }
 }
+
+/// The number of measurements of an open loop before its round stays void.
+const TRIES: usize = 3;
 
 /// All measurements in order. A round does every cell once, and the arms of a cell follow each other, so that changes
 /// on the machine affect all of them. The order rotates from cell to cell and from round to round, so that no arm
@@ -243,6 +257,28 @@ mod tests {
         assert_eq!(other_work(&[row(Some(700), "700;300")]), Some(0.0));
         assert_eq!(other_work(&[row(Some(700), "1000;1000"), row(Some(700), "700;300")]), Some(0.25));
         assert_eq!(other_work(&[row(Some(900), "700;300")]), Some(0.0), "ticks are coarse");
+    }
+
+    #[test]
+    fn a_void_open_loop_is_tried_again_and_no_other_measurement() {
+        let study = StudyName::Peers.study(Scale::Quick);
+        let job = Job { study: study.name, cell: study.cells[0].clone(), arm: Arm::User, round: 2 };
+        let row = |rate, void: &str| Row {
+            study: job.study.name().to_owned(),
+            cell: job.cell.name(),
+            arm: job.arm.label(),
+            round: 2,
+            rate,
+            void: void.to_owned(),
+            ..Row::default()
+        };
+        let late = row(Some(1000.0), "the client was late");
+        assert!(!job.is_done(&[]));
+        assert!(!job.is_done(&[late.clone(), Row { round: 1, ..row(None, "") }]), "another round says nothing of it");
+        assert!(!job.is_done(&[late.clone(), late.clone()]));
+        assert!(job.is_done(&[late.clone(), row(Some(1000.0), "")]));
+        assert!(job.is_done(&[late.clone(), late.clone(), late]), "it would never end");
+        assert!(job.is_done(&[row(None, "the server used no kernel TLS")]), "it would be so again");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Progress: a bar with the time left, or plain lines without a terminal.
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// `kept`: the number of measurements of an earlier run, which are not repeated.
-    pub(super) fn start(left: &[&Job], kept: usize) -> Self {
+    pub(super) fn start(left: &VecDeque<&Job>, kept: usize) -> Self {
         let all = left.iter().map(|job| estimate(job)).sum();
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(millis(all));
@@ -44,10 +45,20 @@ impl Progress {
         }
     }
 
+    /// The measurement is made once more.
+    pub(super) fn again(&mut self, job: &Job) {
+        self.last += 1;
+        self.set_all(self.all + estimate(job));
+    }
+
     /// The measurement is not needed.
     pub(super) fn skip(&mut self, job: &Job) {
         self.last -= 1;
-        self.all = self.all.saturating_sub(estimate(job));
+        self.set_all(self.all.saturating_sub(estimate(job)));
+    }
+
+    fn set_all(&mut self, all: Duration) {
+        self.all = all;
         if let Some(bar) = &self.bar {
             bar.set_length(millis(self.all));
         }
