@@ -13,31 +13,34 @@
 //! Preflight requests carry no password. A file sent under another path (a rewritten path, an index, the fallback) must pass networks and passwords under its
 //! own name too, so that neither can be bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password
 //! that was not checked for the original. The file of an error page is sent even if networks or passwords refuse its path, since a refusal may have a page; one
-//! that another route has passes that route's guards. A client over
-//! its limits is refused before all this, with the site's fields and error page.
+//! that another route has passes that route's guards. A client over its limits is refused before all this, with the site's fields and error page.
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
 mod accel;
 mod archive;
+mod at_once;
 mod dictionary;
 mod digest;
 mod error_page;
 mod file;
+mod forward;
 mod guards;
 mod permit;
+mod refusal;
 mod rehearsal;
 mod turns;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header;
 use sealion_http::path::SitePath;
-use sealion_http::request::{Conditions, FieldLines, Singleton};
-use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
+use sealion_http::request::FieldLines;
+use sealion_http::{Fields, HttpTime, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
+pub(crate) use self::at_once::answer_at_once;
+use self::refusal::{refused, refused_by};
 use self::rehearsal::Rehearsal;
 pub(super) use self::rehearsal::{Networks, Rehearsed, rehearse};
 use self::turns::Turn;
@@ -53,10 +56,9 @@ use super::route::{Action, ColdPath, Disk, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
-use crate::in_box::in_box;
 use crate::limits::{Refusal, SiteLimits};
 use crate::placeholders::{Asked, Led};
-use crate::response::{Response, of_file};
+use crate::response::Response;
 use crate::upstream::Inbound;
 
 /// The facts about a client that a site's rules use.
@@ -126,13 +128,6 @@ async fn look_up(site: &Site, request: &Request<'_>, client: Client, first: Cold
 /// Paths that are looked up for the choice of a route, before it waits for the disk itself.
 const MAX_LOOKUPS: usize = 16;
 
-/// Answers without waiting: with a cached file, by a route that needs neither file nor server or, where a proxy rule has a cache, with a stored response
-/// of this worker. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
-pub(crate) fn answer_at_once(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
-    let (answering, path) = Answering::at_hand(site, request, client, now).ok()?;
-    answering.answer_at_once(&path.ok()?)
-}
-
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
 pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
     let Ok((answering, path)) = Answering::at_hand(site, request, client, now) else { return false };
@@ -173,27 +168,6 @@ pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
         headers.add(status, None, &mut response.fields);
     }
     response
-}
-
-/// The response to a client that exceeds a limit.
-fn refused(refusal: Refusal) -> Response {
-    match refusal {
-        Refusal::TooMany(wait) => {
-            let mut response = Response::plain(Status::TOO_MANY_REQUESTS);
-            // Rounded up: a retry within the same second would be refused again.
-            response.fields.retry_after = Some(u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX));
-            response
-        }
-        Refusal::NoPlace => Response::plain(Status::SERVICE_UNAVAILABLE),
-    }
-}
-
-/// The outcome of the guards for a response that needs no file.
-fn refused_by(response: &Response) -> Guards {
-    match response.status {
-        Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => Guards::Unasked,
-        _ => Guards::Refused,
-    }
 }
 
 /// A request being answered.
@@ -318,80 +292,6 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// The response with a cached file, of a route by itself ([`Self::answer_by_itself`]), or with a stored response ([`Self::answer_from_store`]). `None`:
-    /// [`Self::answer`] makes the response, because a step before it may wait, or there is another response.
-    fn answer_at_once(&self, path: &SitePath<'_>) -> Option<Response> {
-        let features = &self.route.features;
-        if self.site.has_proxies() {
-            if let Some(rule) = self.rule(path) {
-                return self.answer_from_store(rule.ok()?, path);
-            }
-            // Content may be on its way to a rule that covers the path in another reading.
-            self.client.arrival?;
-        }
-        match &*self.route.action {
-            Action::Files => {}
-            Action::Respond(_) | Action::Redirect(_) => return self.answer_by_itself(path),
-            Action::Deny | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => return None,
-        }
-        let shows_name = || features.headers.as_ref().is_some_and(|headers| headers.have_placeholders());
-        let name_decides =
-            path.names_directory() && (self.removes_slash_of(path) || self.is_index_elsewhere(path) || shows_name());
-        if features.authenticates()
-            || name_decides
-            || self.wants_digest()
-            || self.refuse_or_redirect(path).is_some()
-            || self.is_guarded_elsewhere(path)
-        {
-            return None;
-        }
-        let FileLocation { files, path: beneath, is_alias } = self.locate(path)?;
-        if is_alias {
-            return None;
-        }
-        if self.has_dictionary() {
-            return None;
-        }
-        let file = files.find_cached(&beneath, &self.request.conditions.accept_encoding)?;
-        if self.may_withhold(&file) || self.image(path).is_some() {
-            return None;
-        }
-        let content_type = self.route.features.dictionary_compressed.then(|| file.content_type.clone());
-        // In its place in the result from the start, so that it is not moved there.
-        let mut answer = Some(of_file(self.request, file, self.route.options.max_ranges, self.now));
-        if let Some(response) = &mut answer {
-            if let Some(content_type) = content_type {
-                self.add_vary_of_dictionary(response, &content_type, path);
-            }
-            // An error takes every step: its page, and the fields of that.
-            if response.status.code() >= 400 {
-                return None;
-            }
-            self.add_fields(response, path.as_bytes());
-            self.sign(response, self);
-        }
-        answer
-    }
-
-    /// The response of a route that needs neither file nor server for it. `None`: [`Self::answer`] makes the response, because a guard may wait, or an
-    /// error page may replace it.
-    fn answer_by_itself(&self, path: &SitePath<'_>) -> Option<Response> {
-        let reads = matches!(self.request.method, Method::Get | Method::Head);
-        if !reads
-            || self.route.features.authenticates()
-            || self.is_guarded_elsewhere(path)
-            || self.refuse_or_redirect(path).is_some()
-        {
-            return None;
-        }
-        let (mut response, is_final) = self.own_response(path)?;
-        if response.status.code() >= 400 && !is_final {
-            return None;
-        }
-        self.dress(&mut response, self, path.as_bytes());
-        Some(response)
-    }
-
     /// Adds the fields of the route that answered, and says for the log which it is. `name`: the file that is sent, or the path that was requested.
     fn dress(&self, response: &mut Response, own: &Self, name: &[u8]) {
         error_text::show_as_page(response, || self.request.fields.singleton("accept").value());
@@ -408,33 +308,6 @@ impl<'a> Answering<'a> {
         response.is_unannounced = first.is_unannounced || last.is_unannounced;
     }
 
-    /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
-    fn answer_from_store(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> Option<Response> {
-        if self.route.features.authenticates() || self.refuse_or_redirect(path).is_some() {
-            return None;
-        }
-        if !rule.answers_from_cache() || !self.permits_readings(rule, path) || self.hides_range() {
-            return None;
-        }
-        let mut response = rule.answer_at_once(
-            self.request,
-            self.client.arrival?,
-            self.now,
-            self.route.features.compression.is_some(),
-        )?;
-        if rule.intercept_errors && self.route.error_page(response.status).is_some() {
-            return None;
-        }
-        if let Some(accel) = &self.route.features.accel {
-            // Responses that lead elsewhere are not stored.
-            let _ = accel.take(&mut response);
-        }
-        self.add_fields(&mut response, path.as_bytes());
-        self.compress(&mut response);
-        self.sign(&mut response, self);
-        Some(response)
-    }
-
     /// Compresses the response of an application, if the route says so.
     fn compress(&self, response: &mut Response) {
         if let Some(compression) = &self.route.features.compression {
@@ -445,13 +318,6 @@ impl<'a> Answering<'a> {
     /// Whether the server, or the cache, must not see the range that is asked for, because of compression.
     fn hides_range(&self) -> bool {
         self.route.features.compression.as_ref().is_some_and(|compression| compression.hides_range(self.request))
-    }
-
-    /// Whether an index of a directory is of another route, whose rules it follows.
-    fn is_index_elsewhere(&self, path: &SitePath<'_>) -> bool {
-        let elsewhere = |route: &Route| route.number != self.route.number;
-        let mut indexes = self.route.indexes();
-        self.site.routes.is_some() && indexes.any(|index| self.route_of(&path.child(index)).map_or(true, elsewhere))
     }
 
     /// Takes all steps, in order.
@@ -560,92 +426,6 @@ impl<'a> Answering<'a> {
         answer
     }
 
-    /// The site's maintenance, if this client does not see the site meanwhile.
-    fn maintenance(&self) -> Option<&'a Maintenance> {
-        self.route.features.maintenance.as_deref().filter(|maintenance| !maintenance.admits(self.client.address))
-    }
-
-    /// The response to a client that gets none, whatever it asks for.
-    fn refuse_client(&self) -> Option<Response> {
-        if let Some(refusal) = self.client.refusal {
-            return Some(refused(refusal));
-        }
-        self.maintenance().map(|maintenance| {
-            self.note_refusal(Status::SERVICE_UNAVAILABLE, || "maintenance".to_owned());
-            let mut response = Response::plain(Status::SERVICE_UNAVAILABLE);
-            response.fields.retry_after = Some(maintenance.retry_after);
-            response
-        })
-    }
-
-    /// The response to a request that needs no file, except the response of the route's action.
-    fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
-        let features = &self.route.features;
-        if let Some(refusal) = self.refuse_client() {
-            return Some(refusal);
-        }
-        if let Some(redirect) = self.redirect_to_https() {
-            return Some(redirect);
-        }
-        if self.route.is_internal {
-            let words = || "the route is internal: only other routes lead there".to_owned();
-            self.note_refusal(Status::NOT_FOUND, words);
-            return Some(Response::plain(Status::NOT_FOUND));
-        }
-        if !self.is_allowed_here(path) {
-            self.note_forbidden(path);
-            return Some(Response::plain(Status::FORBIDDEN));
-        }
-        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request)) {
-            return Some(response);
-        }
-        match &*self.route.action {
-            Action::Deny => {
-                self.note_refusal(Status::FORBIDDEN, || "the route denies every request".to_owned());
-                return Some(Response::plain(Status::FORBIDDEN));
-            }
-            Action::Respond(_) | Action::Redirect(_) => return None,
-            // The path that it leads to decides.
-            Action::Rewrite(_) | Action::Try(_) if self.request.method.as_str() != "TRACE" => return None,
-            Action::Files if self.request.method.as_str() != "TRACE" && self.may_run_index(path) => return None,
-            Action::Files if self.posts_where_page_leads() => return None,
-            Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
-        }
-        let refusal = match self.request.method {
-            Method::Get | Method::Head => return None,
-            // The application decides which methods it supports. TRACE would show the client the fields that are added here.
-            method if method.as_str() != "TRACE" && self.route.rule().is_some() => return None,
-            Method::Other(_) => Status::METHOD_NOT_ALLOWED,
-            Method::Unknown(_) => Status::NOT_IMPLEMENTED,
-        };
-        self.note_method(refusal);
-        Some(Response::plain(refusal))
-    }
-
-    /// Notes the refusal of a method, if the answer is rehearsed.
-    fn note_method(&self, status: Status) {
-        self.note_refusal(status, || match status {
-            Status::NOT_IMPLEMENTED => "the method is unknown".to_owned(),
-            _ => "files answer GET and HEAD alone".to_owned(),
-        });
-    }
-
-    /// The response to a request by `http` for a site that only answers HTTPS. A request of HTTP/1.0 without Host has no other address.
-    fn redirect_to_https(&self) -> Option<Response> {
-        if !self.site.https_only || !self.client.is_plain {
-            return None;
-        }
-        let port = self.site.https.unwrap_or(443);
-        let (Target::Path { path, query }, Some(authority)) = (self.request.target, self.request.authority) else {
-            return Some(Response::plain(Status::BAD_REQUEST));
-        };
-        let mut response = Response::plain(Status::PERMANENT_REDIRECT);
-        let to = plain_http::over_https(authority, port, path, query);
-        self.note_refusal(response.status, || format!("https_only redirects to {to}"));
-        response.fields.location = Some(to);
-        Some(response)
-    }
-
     fn query(&self) -> Option<&'a str> {
         match self.request.target {
             Target::Path { query, .. } => query,
@@ -670,155 +450,6 @@ impl<'a> Answering<'a> {
             Found::File(original) => Ok(original),
             Found::Directory => Err(Unresolved::not_found(None)),
         }
-    }
-
-    /// Forwards the request where a rule says so, and answers with a file otherwise.
-    async fn serve_or_forward(&self, turn: Turn<'_>) -> Answer {
-        let Turn { path: forwarded, asked, user, inbound } = turn;
-        let path = forwarded.decoded();
-        let rule = match self.rule(path) {
-            None => return self.serve(path, asked, user).await,
-            Some(Ok(rule)) => rule,
-            Some(Err(missing)) => return missing.response().into(),
-        };
-        if let Some(refusal) = rule.refusal(self.request) {
-            return refusal.into();
-        }
-        let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
-        let takes_file = takes_file && rule.files_first && self.may_be_file(forwarded);
-        if takes_file && !Box::pin(self.index_is_script(rule, path)).await {
-            let answer = Box::pin(self.serve(path, asked, user)).await;
-            if answer.response.status != Status::NOT_FOUND {
-                return answer;
-            }
-        }
-        let readings = match self.is_read_alike(forwarded) {
-            true => Vec::new(),
-            false => match Box::pin(self.guard_readings(rule, forwarded, user)).await {
-                Ok(readings) => readings,
-                Err(refusal) => return refusal.into(),
-            },
-        };
-        if let Some(auth) = self.auth {
-            // Scripts get the path that was requested, as REQUEST_URI.
-            if forwarded.is_rewritten() && !rule.runs_scripts() {
-                let as_asked = rule.as_asked(forwarded);
-                if let Some(refusal) = Box::pin(auth.refusal_of_forwarded(&as_asked, self.query())).await {
-                    return refusal.into();
-                }
-            }
-            auth.prepare(inbound);
-        }
-        if rule.runs_scripts() {
-            let asked = Some(asked).filter(|_| forwarded.is_rewritten());
-            if let Err(refusal) = Box::pin(self.add_script(rule, path, &readings, asked, user, inbound)).await {
-                return refusal.into();
-            }
-        }
-        if let Some(rehearsal) = self.rehearsal {
-            return rehearsal.forward(rule.upstream_name()).into();
-        }
-        inbound.is_compressed = self.route.features.compression.is_some();
-        let sent = inbound.take_for_server();
-        let mut response = match self.hides_range() {
-            false => in_box(|| rule.forward(self.request, forwarded, sent, inbound)).await,
-            true => Box::pin(self.forward_whole(rule, forwarded, sent, inbound)).await,
-        };
-        if let Some(auth) = self.auth {
-            auth.resume(inbound);
-        }
-        if rule.intercept_errors && self.route.error_page(response.status).is_some() {
-            return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
-        }
-        if rule.files_first && self.route.features.fallback.is_some() {
-            // A navigation to the same URL gets the fallback.
-            response.fields.extra.add("Vary", "Accept");
-        }
-        if let Some(accel) = self.route.features.accel.as_ref().filter(|_| response.fields.forwarded)
-            && let Some(redirect) = accel.take(&mut response)
-        {
-            let turn = Turn { path: forwarded, asked, user, inbound };
-            return Box::pin(self.follow_accel(redirect, response, turn)).await;
-        }
-        response.into()
-    }
-
-    /// Forwards the request without the range that it asks for.
-    async fn forward_whole(
-        &self,
-        rule: &proxy::Rule,
-        path: ForwardedPath<'_>,
-        mut inbound: Inbound,
-        rest: &mut Inbound,
-    ) -> Box<Response> {
-        let absent = Singleton::default();
-        let conditions = Conditions { range: absent, if_range: absent, ..self.request.conditions.clone() };
-        let request = Request { conditions, ..self.request.clone() };
-        inbound.fields.extend([(header::RANGE, None), (header::IF_RANGE, None)]);
-        rule.forward(&request, path, inbound, rest).await
-    }
-
-    /// Finds the script that answers, if it is permitted. `asked`: the path before it was rewritten. An error is the refusal.
-    async fn add_script(
-        &self,
-        rule: &proxy::Rule,
-        path: &SitePath<'_>,
-        readings: &[SitePath<'_>],
-        asked: Option<&SitePath<'_>>,
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Result<(), Box<Response>> {
-        let plain = |status| Box::new(Response::plain(status));
-        let script = match rule.script(path).await {
-            None => return Ok(()),
-            Some(found) => found.map_err(|status| {
-                self.note_refusal(status, || "there is no script for the path".to_owned());
-                plain(status)
-            })?,
-        };
-        // The script must be permitted under its own name too.
-        let name = SitePath::of_octets(&script.name).map_err(|_| plain(Status::NOT_FOUND))?;
-        if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
-            return Err(refusal);
-        }
-        if let Some(refusal) = self.guard_path_info(rule, &script.name, path, readings, user).await {
-            return Err(refusal);
-        }
-        // REQUEST_URI is the requested path, whatever it was rewritten to.
-        if let Some(asked) = asked {
-            let requested = ForwardedPath::requested(self.raw_path(), asked);
-            let of_client = Answering { led: None, ..*self };
-            let readings = of_client.guard_readings(rule, requested, user).await?;
-            if let Some(refusal) = of_client.guard_path_info(rule, &script.name, asked, &readings, user).await {
-                return Err(refusal);
-            }
-        }
-        rule.add_script(script, self.request, inbound);
-        Ok(())
-    }
-
-    /// Whether the index of a directory is a script that goes before the files that are named after it in the site's `index`.
-    async fn index_is_script(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
-        let Some(script) = rule.index_script().filter(|_| path.names_directory()) else { return false };
-        let names: Vec<&str> = self.route.indexes().collect();
-        // Only files, or no action after it: a script runs where there is no file.
-        if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
-            return false;
-        }
-        let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return false };
-        for name in names {
-            if name == script {
-                let own = path.child(script);
-                return rule
-                    .script(path)
-                    .await
-                    .is_some_and(|found| found.is_ok_and(|found| found.name == own.as_bytes()));
-            }
-            if let Ok(Found::File(_)) = self.find(files, &beneath.child(name)).await {
-                return false;
-            }
-        }
-        false
     }
 }
 
