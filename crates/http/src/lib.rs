@@ -35,7 +35,7 @@ pub use coding::{Coding, Codings};
 pub use content_encoding::ContentEncoding;
 pub use content_type::ContentType;
 pub use date::HttpTime;
-pub use decimal::write_decimal;
+pub use decimal::{content_length, write_decimal};
 pub use etag::EntityTag;
 pub use extra_fields::ExtraFields;
 pub use field_section::{FieldSection, HOP_BY_HOP};

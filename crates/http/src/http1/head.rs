@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use memchr::memchr2;
 
+use crate::decimal::{content_length, decimal};
 use crate::field_section::{FieldSection, Names};
 use crate::request::{Conditions, Method, Request, Target, is_visible_without_fragment};
 use crate::status::Status;
@@ -338,7 +339,7 @@ impl<'a> Control<'a> {
             }
             14 if name.eq_ignore_ascii_case("content-length") => {
                 // RFC 9112 §6.3 allows merging equal values, but repeated lengths indicate request smuggling.
-                let length = decimal(value).ok_or(bad("Content-Length is not one number below 2^64"))?;
+                let length = content_length(value).ok_or(bad("Content-Length is not one number below 2^63"))?;
                 if self.content_length.replace(length).is_some() {
                     return Err(bad("Content-Length is repeated"));
                 }
@@ -465,17 +466,6 @@ const IS_REG_NAME: [bool; 256] = {
 /// The non-empty members of a list (RFC 9110 §5.6.1.2).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
-}
-
-/// 1*DIGIT below 2^64.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |value, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
 }
 
 /// tchar (RFC 9110 §5.6.2).

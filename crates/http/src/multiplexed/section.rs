@@ -1,5 +1,6 @@
 //! Field sections (RFC 9113 §8, RFC 9114 §4): validated line by line, as a decoder of HPACK or QPACK writes them.
 
+use crate::decimal::content_length;
 use crate::http1::head::is_authority;
 
 use super::Priority;
@@ -309,12 +310,4 @@ fn check_request(head: &HeadBuffer, limits: &SectionLimits) -> Result<(), &'stat
         b"*" if method == b"OPTIONS" => Ok(()),
         _ => Err("a :path that does not begin with a slash"),
     }
-}
-
-/// RFC 9110 §8.6.
-fn content_length(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(value).ok()?.parse().ok()
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::multiplexed::{HeadBuffer, RequestHead};
-use sealion_http::{Method, Protocol, Request, Status};
+use sealion_http::{Method, Protocol, Request, Status, content_length};
 use sealion_tls::{HandshakeInfo, SealedBy};
 use tokio::sync::oneshot;
 
@@ -150,8 +150,7 @@ fn expects_continue(head: &HeadBuffer) -> bool {
 
 /// The announced length of the content, in bytes.
 fn announced_length(head: &HeadBuffer) -> Option<u64> {
-    let digits = head.fields().first("content-length")?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    content_length(head.fields().first("content-length")?)
 }
 
 /// The way of a request whose head is complete.

@@ -294,7 +294,7 @@ async fn send_with(
     let Stream { tls, path, content, .. } = stream;
     let has_content = framing.has_content();
     let known = if has_content { progress.content.announced().unwrap_or_else(|| progress.content.len()) } else { 0 };
-    path.make(*tls, HEAD_ESTIMATE + known, policy).await?;
+    path.make(*tls, HEAD_ESTIMATE.saturating_add(known), policy).await?;
     progress.overhead = head.len() as u64;
     if has_content && progress.content.source().is_some() {
         let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut(), leave };

@@ -9,6 +9,7 @@ mod receive;
 
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Instant;
@@ -22,7 +23,7 @@ use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
 use super::window::{MIN_SEND_WINDOW, ReceiveWindow, SendWindow};
-use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, Receiving, poll_idle_end};
+use crate::exchange::{Answered, Answers, Context, Cut, Delivery, End, PathChoice, Receiving, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use crate::path::policy::PathReason;
@@ -262,16 +263,27 @@ impl<'a> Http3<'a> {
         let why = self.ended.take().unwrap_or_default();
         self.streamed.clear();
         self.streams.close();
-        // All at once: an application whose answer takes long keeps none of the others.
         self.answering.iter_mut().for_each(|waiting| waiting.wait.cancel = None);
-        for Waiting { stream, answer, .. } in std::mem::take(&mut self.answering) {
-            let answered = answer.await;
+        // All at once: a response that takes long keeps none of the others, whose applications learn now that their client is gone.
+        while !self.answering.is_empty() {
+            let (place, answered) = poll_fn(|context| poll_any(&mut self.answering, context)).await;
+            let stream = self.answering.remove(place).stream;
             self.finish(Sending::new(stream, answered, Vec::new(), true), Some(&why));
         }
         for sending in std::mem::take(&mut self.sending) {
             self.finish(sending, Some(&why));
         }
     }
+}
+
+/// The first response that is made, by its place.
+fn poll_any<'a>(answering: &mut [Waiting<'a>], context: &mut TaskContext<'_>) -> Poll<(usize, Box<Answered<'a>>)> {
+    let mut all = answering.iter_mut().enumerate();
+    let ready = all.find_map(|(place, waiting)| match waiting.answer.as_mut().poll(context) {
+        Poll::Ready(answered) => Some((place, answered)),
+        Poll::Pending => None,
+    });
+    ready.map_or(Poll::Pending, Poll::Ready)
 }
 
 /// Responses under way get their line too when the connection is dropped, with the worker's runtime at the end of the grace time.

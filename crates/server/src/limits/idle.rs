@@ -161,25 +161,28 @@ impl IdleConnections {
     /// after which to call again.
     pub(crate) fn rest(&self, now: Moment) -> Duration {
         let mut from = self.rest_from.swap(0, Ordering::Relaxed);
-        let mut told = 0;
-        loop {
+        let mut told = Vec::new();
+        let after = 'search: loop {
             let open = self.open.lock();
             if from >= open.capacity() {
-                return MAX_PAUSE;
+                break MAX_PAUSE;
             }
             for key in from..from + STRIDE {
+                if told.len() == REST_AT_ONCE {
+                    self.rest_from.store(key, Ordering::Relaxed);
+                    break 'search REST_PAUSE;
+                }
                 let Some(connection) = open.get(key) else { continue };
                 let Some(since) = connection.idle_since() else { continue };
-                if since & RESTS == 0 && age(since, now) >= REST_AFTER && connection.tell(since, since | RESTS) {
-                    told += 1;
-                    if told == REST_AT_ONCE {
-                        self.rest_from.store(key + 1, Ordering::Relaxed);
-                        return REST_PAUSE;
-                    }
+                if since & RESTS == 0 && age(since, now) >= REST_AFTER && connection.mark(since, since | RESTS) {
+                    told.push(connection.waker.clone());
                 }
             }
             from += STRIDE;
-        }
+        };
+        // Without the lock, which every new connection takes.
+        told.into_iter().for_each(Waker::wake);
+        after
     }
 
     /// Closes every idle connection, and every other connection as soon as it is idle.
@@ -224,9 +227,14 @@ impl Connection {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| ![BUSY, EVICTED, TIMED_OUT].contains(since))
     }
 
-    /// Tells the connection to close or to rest. `false`: it is no longer idle since `since`.
+    /// Marks the connection as one that must close or rest, and has to be woken. `false`: it is no longer idle since `since`.
+    fn mark(&self, since: u64, what: u64) -> bool {
+        self.since.compare_exchange(since, what, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Tells the connection to close. `false`: it is no longer idle since `since`.
     fn tell(&self, since: u64, what: u64) -> bool {
-        let told = self.since.compare_exchange(since, what, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let told = self.mark(since, what);
         if told {
             self.waker.wake_by_ref();
         }

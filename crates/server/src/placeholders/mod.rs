@@ -75,6 +75,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) media_type: Option<&'a [u8]>,
     /// The value that a table looks up: `groups` are of the expression that matches it, and not the path.
     pub(crate) looked_up: Option<&'a [u8]>,
+    /// The values of the first conditions of `groups`, if they are known already. `None`: the request has no such value.
+    pub(crate) known: &'a [Option<Vec<u8>>],
 }
 
 impl<'a> Asked<'a> {
@@ -99,6 +101,7 @@ impl<'a> Asked<'a> {
             upstream: None,
             media_type: None,
             looked_up: None,
+            known: &[],
         }
     }
 }

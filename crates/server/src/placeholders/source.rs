@@ -1,5 +1,6 @@
 //! The values that placeholders name.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -184,9 +185,16 @@ fn append_group(
         out.extend_from_slice(found.as_bytes());
         return false;
     }
-    for own in &groups.values {
-        let Ok(value) = own.value.render(&Asked { groups: Some(&own.before), ..*asked }, Form::Plain) else { continue };
-        if let Some(found) = own.expression.captures(&value).and_then(|all| group(&all)) {
+    // Each value is rendered once, and those behind it see it: a value that names groups of others would render them again.
+    let mut known = asked.known.to_vec();
+    for (place, own) in groups.values.iter().enumerate() {
+        if place == known.len() {
+            let before = Asked { groups: Some(&own.before), known: &known, ..*asked };
+            let value = own.value.render(&before, Form::Plain).ok().map(Cow::into_owned);
+            known.push(value);
+        }
+        let Some(value) = &known[place] else { continue };
+        if let Some(found) = own.expression.captures(value).and_then(|all| group(&all)) {
             out.extend_from_slice(found.as_bytes());
             // A group of `{uri}` is encoded as that is.
             return own.value.is_url();

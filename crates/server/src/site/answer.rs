@@ -251,6 +251,14 @@ impl From<Box<Response>> for Answer {
     }
 }
 
+impl Answer {
+    /// The refusal of a guard of a route, whose error pages it gets.
+    fn refused(refusal: impl Into<Box<Response>>, route: &Route) -> Self {
+        let response = refusal.into();
+        Answer { route: Some(route.number), guards: refused_by(&response), ..response.into() }
+    }
+}
+
 impl<'a> Answering<'a> {
     /// With the path of the request, or the status for a path that cannot be served.
     fn new(

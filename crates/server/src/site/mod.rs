@@ -198,6 +198,8 @@ impl Site {
         let path = path.filter(|path| target.chooses_route() && !text.contains('{') && !path.names_directory())?;
         let route = self.routes.as_ref().and_then(|routes| routes.by_path(&path)).unwrap_or(&self.root);
         let sends_files = route.is_of_files() && !route.has_named_directory() && route.alias.is_empty();
+        // Another file may answer.
+        let sends_files = sends_files && route.features.extensions.is_empty() && route.features.fallback.is_none();
         let is_missing = sends_files && !route.files.root().is_file(path.as_bytes(), Wait::Yes).unwrap_or(false);
         is_missing.then(|| format!("{}: error_pages.{code} leads to {text}, where no file and no route is", self.name))
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use sealion_http::{ExtraFields, Fields};
+use sealion_http::{ExtraFields, Fields, content_length};
 
 use super::head::{is_hop_by_hop, named_by_connection};
 use super::lazy_fields::{LazyFields, Own, map_of_lines};
@@ -48,7 +48,7 @@ impl AnswerFields {
     pub(crate) fn content_length(&self) -> Option<u64> {
         match self.own() {
             Some(lines) => lines.length,
-            None => self.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok(),
+            None => content_length(self.get(header::CONTENT_LENGTH)?.as_bytes()),
         }
     }
 

@@ -174,7 +174,7 @@ impl std::fmt::Debug for TrafficKeys {
 struct LazyCipher {
     keys: TrafficKeys,
     /// `None`: before the first record, and at rest.
-    expanded: Option<Box<LessSafeKey>>,
+    expanded: Option<LessSafeKey>,
 }
 
 impl LazyCipher {
@@ -187,7 +187,7 @@ impl LazyCipher {
         let Self { keys, expanded } = self;
         let key = expanded.get_or_insert_with(|| {
             let key = UnboundKey::new(keys.aead.algorithm(), keys.key.as_bytes());
-            Box::new(LessSafeKey::new(key.expect("the length was checked when the keys were made")))
+            LessSafeKey::new(key.expect("the length was checked when the keys were made"))
         });
         (key, &keys.iv)
     }

@@ -108,7 +108,7 @@ impl<'a> Http2<'a> {
         });
         match offered {
             Ok(()) => {
-                self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
+                self.upcoming = self.upcoming.saturating_add(HEAD_ESTIMATE).saturating_add(length.unwrap_or(0));
                 self.has_backlog |= !sending.ended;
                 self.sending.push(sending);
             }

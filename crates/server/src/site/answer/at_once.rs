@@ -26,7 +26,8 @@ impl Answering<'_> {
             self.client.arrival?;
         }
         match &*self.route.action {
-            Action::Files => {}
+            Action::Files if matches!(self.request.method, Method::Get | Method::Head) => {}
+            Action::Files => return None,
             Action::Respond(_) | Action::Redirect(_) => return self.answer_by_itself(path),
             Action::Deny | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => return None,
         }

@@ -8,7 +8,7 @@ use sealion_http::{Method, Request, Status, Target};
 
 use tokio::task::spawn_blocking;
 
-use super::{Answer, Answering, Counted, Guards, refused, refused_by};
+use super::{Answer, Answering, Counted, refused};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, NotOpened, Wait};
 use crate::placeholders::{Asked, Led, Template, Unfit};
@@ -110,12 +110,14 @@ impl<'a> Answering<'a> {
                         plain(Status::NOT_FOUND)
                     }
                     Some(status) => plain(status),
-                    None if Box::pin(self.withholds_folder(path)).await => plain(Status::FORBIDDEN),
+                    None if self.may_withhold_folder(path) && Box::pin(self.entry(path)).await == Entry::Withheld => {
+                        plain(Status::FORBIDDEN)
+                    }
                     None => self.serve_or_forward(turn).await,
                 },
             },
             Action::Forward(_) => self.serve_or_forward(turn).await,
-            Action::Deny => plain(Status::FORBIDDEN),
+            Action::Deny => Answer::refused(Response::plain(Status::FORBIDDEN), self.route),
             Action::Respond(_) | Action::Redirect(_) => match self.own_response(path) {
                 Some((response, is_final)) => Answer { is_final, ..response.into() },
                 None => plain(Status::BAD_REQUEST),
@@ -178,7 +180,7 @@ impl<'a> Answering<'a> {
                 continue;
             }
             if let Some(refusal) = self.guard(&tried, turn.user).await {
-                return Answer { guards: refused_by(&refusal), ..refusal.into() };
+                return Answer::refused(refusal, self.route);
             }
             if entry == Entry::Withheld && !is_its_directory && self.reads_or_posts() {
                 return plain(Status::FORBIDDEN);
@@ -282,9 +284,7 @@ impl<'a> Answering<'a> {
             _ => here.guard(&path, turn.user).await,
         };
         if let Some(refusal) = refusal {
-            // The error pages are of the route that refused.
-            let (route, guards) = (Some(route.number), refused_by(&refusal));
-            return Answer { route, guards, is_counted: counted.is_any, ..refusal.into() };
+            return Answer { is_counted: counted.is_any, ..Answer::refused(refusal, route) };
         }
         let mut answer = match led {
             Led::Stay => match here.file_refusal(&path) {
@@ -313,7 +313,7 @@ impl<'a> Answering<'a> {
             Err(refused) => return *refused,
         };
         if let Some(refusal) = (Answering { route, counted, ..*self }).guard_named(turn.user).await {
-            return Answer { route: Some(route.number), is_counted: counted.is_any, ..refusal.into() };
+            return Answer { is_counted: counted.is_any, ..Answer::refused(refusal, route) };
         }
         (Answering { counted, ..*self }).turn_to(route, turn).await
     }
@@ -333,8 +333,8 @@ impl<'a> Answering<'a> {
         Box::pin(next.act(turn)).await
     }
 
-    /// Counts the request for the limits of a route that it goes on in. As in nginx, a request is counted once, by the last route before an internal
-    /// redirect that counts it. `path`: in the route; `asked`: of the client. An error is the refusal.
+    /// Counts the request for the limits of a route that it goes on in. As in nginx, each rewrite leads to a route that counts it, and behind an internal
+    /// redirect only the first one does that counts at all. `path`: in the route; `asked`: of the client. An error is the refusal.
     fn count<'r>(
         &self,
         route: &'r Route,
@@ -353,10 +353,7 @@ impl<'a> Answering<'a> {
         match limits.count(self.client.address, route.limit_value(&self.asked(path)).as_deref()) {
             Ok(true) => Ok(Counted { is_any: true, by: Some(limits), is_settled: false }),
             Ok(false) => Ok(before),
-            Err(refusal) => {
-                let answer = Answer::from(refused(refusal));
-                Err(Box::new(Answer { route: Some(route.number), guards: Guards::Refused, is_counted: true, ..answer }))
-            }
+            Err(refusal) => Err(Box::new(Answer { is_counted: true, ..Answer::refused(refused(refusal), route) })),
         }
     }
 
@@ -389,16 +386,17 @@ impl<'a> Answering<'a> {
 
     /// As [`Self::index_elsewhere`], which no other method looks for.
     async fn index_of_read(&self, path: &SitePath<'_>) -> Option<Place> {
-        if self.reads_or_posts() { Box::pin(self.index_elsewhere(path)).await } else { None }
+        let may_have_index = path.names_directory() && self.reads_or_posts();
+        if may_have_index { Box::pin(self.index_elsewhere(path)).await } else { None }
     }
 
     fn reads_or_posts(&self) -> bool {
         matches!(self.request.method, Method::Get | Method::Head) || self.request.method.as_str() == "POST"
     }
 
-    /// Whether a path is a directory without index and listing, where the page of missing files leads to another route. As in nginx it is not missing.
-    async fn withholds_folder(&self, path: &SitePath<'_>) -> bool {
-        path.names_directory() && self.page_of_missing_leads() && self.entry(path).await == Entry::Withheld
+    /// Whether a directory without index and listing is refused, as in nginx, and does not count as missing: the page of missing files leads elsewhere.
+    fn may_withhold_folder(&self, path: &SitePath<'_>) -> bool {
+        path.names_directory() && self.page_of_missing_leads()
     }
 
     /// The status of a request that no file answers: by its method, or by a hidden name.

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sealion_http::Status;
+use sealion_http::{Status, content_length};
 
 use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::end_of_head;
@@ -90,11 +90,7 @@ fn parse(head: &[u8], begins: Begins) -> Result<(Status, HeaderMap), String> {
         found.append(name, value);
     }
     let lengths: Vec<_> = found.get_all(header::CONTENT_LENGTH).iter().collect();
-    let is_length = |value: &HeaderValue| {
-        let text = value.as_bytes();
-        !text.is_empty() && text.len() < 19 && text.iter().all(u8::is_ascii_digit)
-    };
-    if lengths.len() > 1 || !lengths.iter().all(|length| is_length(length)) {
+    if lengths.len() > 1 || !lengths.iter().all(|length| content_length(length.as_bytes()).is_some()) {
         return Err("its Content-Length is not a single number".to_owned());
     }
     let of_location = if found.contains_key(header::LOCATION) { Status::FOUND } else { Status::OK };

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, BytesMut};
 use http::Method;
 use http::header;
-use sealion_http::{ExtraFields, HOP_BY_HOP, Status};
+use sealion_http::{ExtraFields, HOP_BY_HOP, Status, content_length};
 
 use crate::upstream::answer_fields::{AnswerFields, Lines};
 use crate::upstream::connect::MOST_HEAD;
@@ -136,9 +136,7 @@ impl Relevant {
                     return Err("it has a transfer coding other than chunked".to_owned());
                 }
             } else if is("content-length") {
-                let digits = std::str::from_utf8(field.value).ok();
-                let digits = digits.filter(|digits| digits.bytes().all(|octet| octet.is_ascii_digit()));
-                let one = digits.and_then(|digits| digits.parse().ok());
+                let one = content_length(field.value);
                 if one.is_none() || length.is_some_and(|other| Some(other) != one) {
                     return Err("its Content-Length is not a single number".to_owned());
                 }

@@ -21,7 +21,7 @@ fn closed_port() -> String {
 #[test]
 fn each_fault_before_the_answer_has_its_status_and_the_connection_goes_on() {
     type Fault = fn(&mut Accepted);
-    let faults: [(&str, Fault, u16); 10] = [
+    let faults: [(&str, Fault, u16); 11] = [
         (
             "/coded",
             |accepted| {
@@ -38,6 +38,11 @@ fn each_fault_before_the_answer_has_its_status_and_the_connection_goes_on() {
         (
             "/two-lengths",
             |accepted| accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+            502,
+        ),
+        (
+            "/longer-than-any-file",
+            |accepted| accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\nab"),
             502,
         ),
         (

@@ -213,3 +213,66 @@ fn an_error_page_that_leads_nowhere_is_refused() {
         assert!(said.contains(words), "{keys}: {said}");
     }
 }
+
+#[test]
+fn a_file_takes_no_post_where_the_page_of_404_leads_elsewhere() {
+    let site = Site::new();
+    site.add("a.txt", "static");
+    let keys = r#"
+        error_pages = { 404 = "@app" }
+
+        [[site.route]]
+        name = "@app"
+        respond = { text = "app" }
+    "#;
+    let server = site.config(keys).serve();
+    let mut client = site.connect(&server);
+    let post = |client: &mut _, target| request(client, "POST", target, &[("Content-Length", "0")]).status;
+    assert_eq!(post(&mut client, "/a.txt"), 405);
+    assert_eq!(text(&request(&mut client, "GET", "/a.txt", &[])), "static");
+    assert_eq!(post(&mut client, "/a.txt"), 405, "from the cache of files too");
+    assert_eq!(post(&mut client, "/none.txt"), 200, "a missing one has the page");
+}
+
+#[test]
+fn the_page_of_a_refusal_opens_nothing_however_the_request_came_to_the_guard() {
+    let site = Site::new();
+    for name in ["direct/f.txt", "named/f.txt", "denied/f.txt"] {
+        site.add(name, "secret");
+    }
+    let keys = r#"
+        [[site.route]]
+        path = "/direct/"
+        access = { allow = ["10.9.9.9"] }
+        error_pages = { 403 = "@open" }
+
+        [[site.route]]
+        path = "/rewritten/"
+        rewrite = "/direct/f.txt"
+
+        [[site.route]]
+        path = "/named/"
+        try = ["/nothing", "@closed"]
+
+        [[site.route]]
+        path = "/denied/"
+        try = ["/nothing", "@denied"]
+
+        [[site.route]]
+        name = "@closed"
+        access = { allow = ["10.9.9.9"] }
+        error_pages = { 403 = "@open" }
+
+        [[site.route]]
+        name = "@denied"
+        deny = true
+        error_pages = { 403 = "@open" }
+
+        [[site.route]]
+        name = "@open"
+    "#;
+    let server = site.config(keys).serve();
+    for target in ["/direct/f.txt", "/rewritten/f.txt", "/named/f.txt", "/denied/f.txt"] {
+        assert_eq!(fetched(&site, &server, target).0, 403, "{target}");
+    }
+}

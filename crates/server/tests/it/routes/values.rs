@@ -251,3 +251,23 @@ fn a_server_gets_the_fields_of_the_rule_alone() {
     assert_eq!([got("x-only"), got("x-secret"), got("cookie")], ["this", "", ""]);
     assert_eq!(got("x-forwarded-proto"), "https");
 }
+
+/// Each rendering of a value rendered all before it: 48 of them would take years.
+#[test]
+fn conditions_that_name_groups_of_others_are_rendered_once() {
+    let site = Site::new();
+    let others: String = (0..48).map(|n| format!(", \"{{query.q{n}}}{{x}}\" = \"~ ^(y{n})?\"")).collect();
+    let keys = format!(
+        r#"
+        [[site.route]]
+        path = "/e/"
+        match.value = {{ "{{header.a}}" = "~ ^(?<x>z)?b"{others} }}
+        respond = {{ text = "x{{x}}" }}
+    "#
+    );
+    let server = site.config(&keys).serve();
+    for (field, content) in [("b", "x"), ("zb", "xz")] {
+        let response = request(&mut site.connect(&server), "GET", "/e/", &[("A", field)]);
+        assert_eq!(text(&response), content);
+    }
+}
