@@ -188,7 +188,7 @@ fn differences_without_a_counterpart_are_told() {
         (
             "limit_conn_zone $server_name zone=all:1m;",
             "location / { try_files $uri @app; } location @app { limit_conn all 3; proxy_pass http://127.0.0.1:1; }",
-            "connections are counted where the client asks",
+            "requests in progress are counted where the client asks",
         ),
         ("", "location / { if ($arg_x) { break; } return 403; rewrite ^ /x last; }", "it applies behind break too"),
     ] {

@@ -102,6 +102,20 @@ fn of_server(context: &Context) -> Variables {
     variables
 }
 
+/// The key of a zone in this server; within, `None`: the client. `None`: it has no counterpart, and is reported.
+fn count_key(context: &mut Context, directive: &Directive, key: &str) -> Option<Option<String>> {
+    if is_client(key) {
+        return Some(None);
+    }
+    match of_server(context).template(context, key) {
+        Ok(key) => Some(Some(key)),
+        Err(lost) => {
+            context.report_unguarded(directive, format!("{lost}: set limits of the route"));
+            None
+        }
+    }
+}
+
 /// The lowest rate that the server paces responses at, in bytes a second.
 const MIN_RATE: u64 = 4096;
 
@@ -125,19 +139,24 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
         }
     }
     let counts = !level.is_on("limit_conn_dry_run");
+    let mut concurrent = Vec::new();
     for directive in level.all("limit_conn").into_iter().filter(|_| counts) {
         let number = directive.arguments.get(1).and_then(|number| number.parse::<i64>().ok()).filter(|n| *n > 0);
-        let zone = context.zones.connections.iter().find(|(zone, _)| zone == directive.first());
-        match (number, zone) {
-            (Some(number), Some((_, key))) if is_client(key) => {
-                context.process_wide(directive, "limits", "max_connections_per_address", number);
-            }
-            (Some(number), Some((_, key))) if key == "$server_name" => set("connections", number.into()),
-            _ => context.report_with(
-                directive,
-                "its zone is not keyed by client address: to limit a whole site, set connections in limits",
-            ),
-        }
+        let zone = context.zones.connections.iter().find(|(zone, _)| zone == directive.first()).cloned();
+        let (Some(number), Some((zone, key))) = (number, zone) else {
+            context
+                .report_unguarded(directive, "no limit_conn_zone has its name: set concurrent in limits of the route");
+            continue;
+        };
+        let Some(key) = count_key(context, directive, &key) else { continue };
+        let mut limit = toml::Table::new();
+        limit.insert("requests".to_owned(), number.into());
+        limit.extend(key.map(|key| ("key".to_owned(), key.into())));
+        limit.insert("zone".to_owned(), zone.into());
+        concurrent.push(toml::Value::Table(limit));
+    }
+    if !concurrent.is_empty() {
+        set("concurrent", concurrent.into());
     }
     let mut strictest: Option<(Rate, i64, String)> = None;
     let mut counted: Option<Option<String>> = None;
@@ -149,16 +168,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
             context.report_unguarded(directive, "no limit_req_zone has its name: set limits of the route");
             continue;
         };
-        let key = match is_client(&key) {
-            true => None,
-            false => match of_server(context).template(context, &key) {
-                Ok(key) => Some(key),
-                Err(lost) => {
-                    context.report_unguarded(directive, format!("{lost}: set limits of the route"));
-                    continue;
-                }
-            },
-        };
+        let Some(key) = count_key(context, directive, &key) else { continue };
         if counted.as_ref().is_some_and(|known| *known != key) {
             context.report_unguarded(directive, "a route counts requests by one key: another limit_req has its own");
             continue;
@@ -191,18 +201,15 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
     }
 }
 
-/// Reports `limit_conn` of a named location: a route that others lead to has its rate and its bandwidth, and takes no connections.
+/// Reports `limit_conn` of a named location: a route that others lead to has its rate and its bandwidth, and counts no requests in progress.
 pub(super) fn report_led(context: &mut Context, block: &Block<'_, '_>) {
     if !matches!(block.path, Path::Named(_)) {
         return;
     }
     for limit in block.level.own().iter().copied().filter(|inner| inner.name == "limit_conn") {
-        let zone = context.zones.connections.iter().find(|(zone, _)| zone == limit.first());
-        if zone.is_some_and(|(_, key)| !is_client(key)) {
-            context.report_with(
-                limit,
-                "connections are counted where the client asks for the route: set it in limits of the site",
-            );
-        }
+        context.report_with(
+            limit,
+            "requests in progress are counted where the client asks for the route: set concurrent in limits of that one",
+        );
     }
 }

@@ -80,13 +80,6 @@ pub(super) fn report(context: &mut Context, shared: &[&Directive], servers: &[(&
         let mut all: Vec<&Directive> = Vec::new();
         guards::walk(server.children(), &mut |inner| all.push(inner));
         if *is_converted {
-            let limits = shared.iter().chain(&all).filter(|directive| directive.name == "limit_conn");
-            for limit in limits {
-                context.report_unguarded(
-                    limit,
-                    "the connections of trusted proxies are not limited, as each carries many clients: limit them at the proxy",
-                );
-            }
             continue;
         }
         let compares = shared.iter().chain(&all).any(|directive| compares_addresses(directive));

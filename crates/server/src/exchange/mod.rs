@@ -38,10 +38,11 @@ use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{ExtraFields, HttpTime, Method, Protocol, Request, Status, Target};
 
-use crate::limits::{Closing, Idle, Moment, Pace, Permit, Refusal, SiteLimits};
+use crate::limits::{Closing, Idle, Moment, Pace, Permit, Place, Refusal, SiteLimits};
 pub(crate) use crate::observe::access_log::Outcome;
 use crate::observe::metrics;
 use crate::observe::traces::Span;
+use crate::placeholders::Template;
 use crate::response::{Body, Response};
 use crate::site::{self, Arrival, Client, LimitedBy, Site, plain_http};
 use crate::upstream::{Inbound, Interim, interim_responses};
@@ -89,6 +90,8 @@ pub(crate) struct Owed<'c> {
     refusal: Option<Refusal>,
     /// The route whose limits count the request. `None`: it was not admitted yet.
     limited_by: Option<LimitedBy>,
+    /// Among the requests in progress that limits count.
+    places: Box<[Place]>,
     /// `None`: neither access log nor metrics are on, or the line is written.
     started: Option<Started>,
     /// Whether another process writes the line, where it may. `None`: it stays here.
@@ -145,7 +148,8 @@ impl<'c> Owed<'c> {
 
     /// Takes the duty to write the line.
     pub(crate) fn take(&mut self) -> Self {
-        Owed { started: self.started.take(), duty: self.duty.take(), ..*self }
+        let places = std::mem::take(&mut self.places);
+        Owed { started: self.started.take(), duty: self.duty.take(), places, ..*self }
     }
 }
 
@@ -168,7 +172,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         Self::resume(
             generation,
             request,
-            Owed { context, peer, site, refusal: None, limited_by: None, started, duty: None },
+            Owed { context, peer, site, refusal: None, limited_by: None, places: Box::default(), started, duty: None },
         )
     }
 
@@ -201,13 +205,19 @@ impl<'c, 'r> Exchange<'c, 'r> {
     /// sites' limits.
     pub(crate) fn admit(&mut self, permit: &mut Permit, connection: &impl Connection) {
         self.owed.limited_by = self.limited_by();
-        let limits = self.limits();
-        let key = limits.and_then(SiteLimits::key);
-        let value = key.and_then(|_| self.site?.limit_value(self.request?, self.client()));
-        match permit.admit(limits, address(self.owed.peer.address), value.as_deref()) {
+        let (limits, client) = (self.limits(), address(self.owed.peer.address));
+        let value = |key: &Template| self.site?.limit_value(key, self.request?, self.client());
+        let admitted = permit.admit(limits, client, limits.and_then(SiteLimits::key).and_then(value).as_deref());
+        let places = limits.filter(|_| admitted.is_ok()).map(|limits| limits.enter(client, value));
+        match admitted {
             Ok(None) => {}
             Ok(Some(rate)) => connection.pace(rate),
             Err(refusal) => self.owed.refusal = Some(refusal),
+        }
+        match places {
+            None => {}
+            Some(Ok(places)) => self.owed.places = places,
+            Some(Err(refusal)) => self.owed.refusal = Some(refusal),
         }
     }
 

@@ -239,7 +239,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         Self::resume(
             generation,
             request,
-            Owed { context, peer, site, refusal: None, limited_by: None, started, duty: None },
+            Owed { context, peer, site, refusal: None, limited_by: None, places: Box::default(), started, duty: None },
         )
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ClientNetwork;
 use super::bandwidth::{Bucket, ClientBuckets, Pace};
+use super::concurrent::{Concurrent, ConcurrentConfig, ConcurrentZones, Place};
 use super::requests::{Counted, Requests};
 use crate::placeholders::{Known, Template};
 use crate::values::{At, Bounded, Problems, Size};
@@ -34,6 +35,8 @@ pub(crate) struct SiteLimitsConfig {
     /// Name of a count that routes and sites share: those with one name and one `key` count their requests together, and have one rate
     /// [default: a count of its own]
     pub zone: Option<At<String>>,
+    /// Requests in progress at a time, by client or by a value of the request: `[{ requests = 10 }]` admits ten of each client [default: unlimited]
+    pub concurrent: Vec<ConcurrentConfig>,
     /// Concurrent connections with requests for this site; requests on further connections get 503 [default: unlimited]
     pub connections: Option<Bounded<1, 4_294_967_295>>,
     /// Bytes per second on one connection, paced by TCP (SO_MAX_PACING_RATE) on both paths [default: unlimited]
@@ -56,6 +59,7 @@ pub(crate) struct SiteLimits {
     requests: Option<Arc<Requests>>,
     /// `None`: requests are counted by client.
     key: Option<Template>,
+    concurrent: Vec<Concurrent>,
     connections: Option<Arc<Slots>>,
     /// Bytes per second.
     bandwidth: Option<u64>,
@@ -65,13 +69,16 @@ pub(crate) struct SiteLimits {
 
 /// The counts that routes share, by the names of their zones and the texts of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Zones(HashMap<(String, Option<String>), (Rate, Arc<Requests>)>);
+pub(crate) struct Zones {
+    requests: HashMap<(String, Option<String>), (Rate, Arc<Requests>)>,
+    concurrent: ConcurrentZones,
+}
 
 impl Zones {
     /// The count of a zone. `None`: it has another rate elsewhere.
     fn requests(&mut self, name: &str, key: Option<&String>, rate: Rate) -> Option<Arc<Requests>> {
         let begun = || (rate, Arc::new(Requests::new(rate)));
-        let (own, requests) = self.0.entry((name.to_owned(), key.cloned())).or_insert_with(begun);
+        let (own, requests) = self.requests.entry((name.to_owned(), key.cloned())).or_insert_with(begun);
         (*own == rate).then(|| Arc::clone(requests))
     }
 }
@@ -91,7 +98,7 @@ struct Quota(Arc<Slots>);
 pub(crate) enum Refusal {
     /// 429 with Retry-After: this client exceeds its rate.
     TooMany(Duration),
-    /// 503: all connection slots of the site are taken.
+    /// 503: all connection slots of the site, or all places for requests in progress, are taken.
     NoPlace,
 }
 
@@ -130,8 +137,13 @@ impl SiteLimitsConfig {
         }
         let counted_by = self.key.as_ref();
         let counted_by = counted_by.and_then(|own| Template::parse(own, known, &format!("{key}.key"), problems));
+        let concurrent = self.concurrent.iter();
+        let concurrent =
+            concurrent.map(|own| own.build(known, &format!("{key}.concurrent"), &mut zones.concurrent, problems));
+        let concurrent = concurrent.collect();
         Some(SiteLimits {
             key: counted_by,
+            concurrent,
             requests: self.rate().map(|rate| self.requests(rate, key, zones, problems)),
             connections: self.connections.map(|most| Arc::new(Slots { most: most.get(), taken: AtomicU64::new(0) })),
             bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.0),
@@ -186,6 +198,19 @@ impl SiteLimits {
     /// The value that requests are counted by. `None`: by client.
     pub(crate) fn key(&self) -> Option<&Template> {
         self.key.as_ref()
+    }
+
+    /// Counts a request of this client until its places are dropped. `value`: renders a key.
+    ///
+    /// # Errors
+    /// The request must be rejected.
+    pub(crate) fn enter(
+        &self,
+        client: Option<IpAddr>,
+        value: impl Fn(&Template) -> Option<Vec<u8>>,
+    ) -> Result<Box<[Place]>, Refusal> {
+        let places = self.concurrent.iter().filter_map(|limit| limit.enter(client, &value).transpose());
+        places.collect()
     }
 
     /// Bytes per second on one connection.

@@ -9,7 +9,7 @@ use sealion_http::{Request, Status, Target};
 use super::route::{ColdPath, Disk, Route};
 use super::{Client, Site, readings};
 use crate::limits::SiteLimits;
-use crate::placeholders::Asked;
+use crate::placeholders::{Asked, Template};
 
 /// The route and the path of a request; an error is the status of a path that cannot be served.
 pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
@@ -65,15 +65,15 @@ impl Site {
         self.route(number).limits.as_deref()
     }
 
-    /// The value that the limits of the route count a request by. `None`: they count by client, or the request has no such value.
-    pub(crate) fn limit_value(&self, request: &Request<'_>, client: Client) -> Option<Vec<u8>> {
+    /// The value of a key that the limits of the route count a request by. `None`: the request has no such value.
+    pub(crate) fn limit_value(&self, key: &Template, request: &Request<'_>, client: Client) -> Option<Vec<u8>> {
         let (route, path) = self.locate(request, client, Disk::Waits);
         let path = path.ok()?;
         let query = match request.target {
             Target::Path { query, .. } => query,
             Target::Asterisk => None,
         };
-        route.limit_value(&self.asked(request, &path, query, client))
+        route.limit_value(key, &self.asked(request, &path, query, client))
     }
 
     /// Whether a route asks another server whether requests may pass.

@@ -2,9 +2,13 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
-use sealion_testkit::http;
+use sealion_testkit::{Suite, http};
 
+use crate::support::http2::Http2;
+use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, tool};
 
 #[test]
@@ -20,7 +24,7 @@ fn a_client_with_too_many_connections_is_closed_before_the_handshake() {
     drop(second);
     // The place is free once the server has seen the end; until then connections go on being closed.
     let again = (0..1000).find_map(|_| {
-        let mut client = site.connector(sealion_testkit::Suite::TLS13).try_connect(server.address()).ok()?;
+        let mut client = site.connector(Suite::TLS13).try_connect(server.address()).ok()?;
         http::get(&mut client, "/f").ok()
     });
     assert_eq!(again.expect("there is a place again").body, b"content");
@@ -38,6 +42,41 @@ fn requests_above_the_rate_are_told_when_to_come_again_and_the_connection_stays(
     assert!(statuses.contains(&429), "{statuses:?}");
     let refused = (0..20).map(|_| http::get(&mut client, "/f").expect("it stays")).find(|r| r.status == 429);
     assert!(refused.expect("there are no 20 tokens").field("retry-after").is_some());
+}
+
+#[test]
+fn requests_in_progress_hold_places_on_their_route_until_they_end() {
+    let site = Site::new();
+    site.add("f", "content");
+    let ((arrived, arrivals), (release, released)) = (channel(), channel());
+    let released = Mutex::new(released);
+    let upstream = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            if request.line() == "GET /app/held" {
+                arrived.send(()).expect("the test goes on");
+                released.lock().expect("no panic").recv().expect("the test goes on");
+            }
+            accepted.write(&ok(request.line().as_bytes()));
+        }
+    });
+    let keys = format!(
+        "[[site.route]]\npath = '/app/'\nproxy = {{ to = '{}' }}\nlimits = {{ concurrent = [{{ requests = 1 }}, {{ requests = 9, key = 'all' }}] }}",
+        upstream.url()
+    );
+    let server = site.config(&keys).serve();
+    let mut held = site.connect(&server);
+    held.send(b"GET /app/held HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
+    arrivals.recv().expect("it is in progress");
+    let mut other = site.connect(&server);
+    assert_eq!(http::get(&mut other, "/app/x").expect("an answer").status, 503);
+    let over_http2 = || Http2::connect(site.connector(Suite::TLS13), server.address(), &[]).fetch("/app/x").0;
+    assert_eq!(over_http2(), 503);
+    assert_eq!(http::get(&mut other, "/f").expect("an answer").status, 200, "another route");
+    release.send(()).expect("the server waits");
+    assert_eq!(http::read_response(&mut held, "GET").expect("an answer").status, 200);
+    let again = (0..1000).any(|_| http::get(&mut other, "/app/x").expect("an answer").status == 200);
+    assert!(again, "the place is not given back");
+    assert_eq!(over_http2(), 200);
 }
 
 #[test]

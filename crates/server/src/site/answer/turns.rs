@@ -350,7 +350,8 @@ impl<'a> Answering<'a> {
         if is_same || before.is_settled {
             return Ok(before);
         }
-        match limits.count(self.client.address, route.limit_value(&self.asked(path)).as_deref()) {
+        let value = limits.key().and_then(|key| route.limit_value(key, &self.asked(path)));
+        match limits.count(self.client.address, value.as_deref()) {
             Ok(true) => Ok(Counted { is_any: true, by: Some(limits), is_settled: false }),
             Ok(false) => Ok(before),
             Err(refusal) => Err(Box::new(Answer { is_counted: true, ..Answer::refused(refused(refusal), route) })),
@@ -361,10 +362,14 @@ impl<'a> Answering<'a> {
     fn counted_before(&self, asked: &SitePath<'_>) -> Counted<'a> {
         let limits = self.route.limits.as_deref().filter(|limits| self.turns == 0 && limits.counts());
         match limits {
-            Some(limits) if self.route.limit_value(&self.asked(asked)).is_none_or(|value| !value.is_empty()) => {
-                Counted { is_any: true, by: Some(limits), is_settled: false }
+            Some(limits) => {
+                let value = limits.key().and_then(|key| self.route.limit_value(key, &self.asked(asked)));
+                match value.is_none_or(|value| !value.is_empty()) {
+                    true => Counted { is_any: true, by: Some(limits), is_settled: false },
+                    false => self.counted,
+                }
             }
-            _ => self.counted,
+            None => self.counted,
         }
     }
 

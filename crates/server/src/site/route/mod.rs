@@ -272,9 +272,8 @@ impl Route {
         }
     }
 
-    /// The value that its limits count a request by. `None`: they count by client, or the request has no such value.
-    pub(super) fn limit_value(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
-        let key = self.limits.as_ref()?.key()?;
+    /// The value of a key that its limits count requests by. `None`: the request has no such value.
+    pub(super) fn limit_value(&self, key: &Template, asked: &Asked<'_>) -> Option<Vec<u8>> {
         Some(key.render(&Asked { groups: Some(&self.groups), ..*asked }, Form::Plain).ok()?.into_owned())
     }
 

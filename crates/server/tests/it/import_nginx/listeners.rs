@@ -124,12 +124,12 @@ fn the_client_address_comes_from_where_nginx_has_it() {
             Some(1),
             0,
         ),
-        // Connections of clients behind proxies are not counted.
+        // Requests in progress are counted by the client that the proxy names.
         (
             format!("limit_conn_zone $binary_remote_addr zone=z:1m; limit_conn z 3; {FORWARDED} {server}"),
             Some("x-forwarded-for"),
             Some(1),
-            1,
+            0,
         ),
     ] {
         let (config, named, _) = import(&http);

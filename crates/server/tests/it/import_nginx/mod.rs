@@ -171,13 +171,12 @@ fn limits_and_what_is_nginx_own() {
     let config = nginx!("limits").converts();
     assert_eq!(config["access_log"]["to"].as_str(), Some("off"));
     assert_eq!(config["tls"]["min_version"].as_str(), Some("1.3"));
-    assert_eq!(config["limits"]["max_connections_per_address"].as_integer(), Some(8));
     assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
     let site = &config["site"][0];
     assert_eq!(site["names"].to_string(), r#"["example.net", "*.example.net", '~ ^(?<sub>.+)\.example\.com$']"#);
     assert_eq!(
         site["limits"].to_string(),
-        r#"{ bandwidth = "1MiB", zone = "one", requests_per_second = 10, burst = 21 }"#
+        r#"{ bandwidth = "1MiB", concurrent = [{ requests = 8, zone = "addr" }], zone = "one", requests_per_second = 10, burst = 21 }"#
     );
     assert_eq!(site["client_auth"]["mode"].as_str(), Some("request"));
     assert_eq!(site["compress"]["types"].to_string(), r#"["text/html", "text/css", "application/javascript"]"#);
