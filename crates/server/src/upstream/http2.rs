@@ -72,10 +72,7 @@ const MOST_STREAMS: u64 = 100;
 impl Shared {
     /// `None`: the connection is closed, or has enough to do.
     pub(super) fn lease(&self) -> Option<Lease> {
-        let most = match self.uses.streams.load(Ordering::Relaxed) {
-            0 => MOST_STREAMS,
-            streams => streams.min(MOST_STREAMS),
-        };
+        let most = self.uses.streams.load(Ordering::Relaxed).min(MOST_STREAMS);
         let is_free = !self.sender.is_closed() && self.uses.active() < most;
         is_free.then(|| {
             self.uses.begin();
@@ -140,7 +137,7 @@ struct Uses {
     since: Instant,
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
+    /// Requests that a server of HTTP/2 answers at once, as far as it has said: 0 sends requests to other connections.
     streams: AtomicU64,
     /// The head size of the server.
     head_size: Arc<HeadSize>,
@@ -148,7 +145,7 @@ struct Uses {
 
 impl Uses {
     fn new(head_size: &Arc<HeadSize>) -> Self {
-        let [begun, ended, streams] = [(); 3].map(|()| AtomicU64::new(0));
+        let [begun, ended, streams] = [0, 0, MOST_STREAMS].map(AtomicU64::new);
         Uses { since: Instant::now(), begun, ended, streams, head_size: Arc::clone(head_size) }
     }
 

@@ -153,7 +153,7 @@ impl TlsStream {
 
     /// Makes close(2) reset the connection (socket(7), SO_LINGER). A Unix socket has no reset: only the protocol's
     /// framing shows that something is missing.
-    fn reset_on_close(&self) {
+    pub(super) fn reset_on_close(&self) {
         let _ = set_socket_linger(self.socket(), Some(Duration::ZERO));
     }
 

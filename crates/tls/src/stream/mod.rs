@@ -406,7 +406,10 @@ impl TlsStream {
     /// slow peer from a stalled one.
     fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let (socket, written) = (self.sender.socket(), self.written);
-        self.patience.poll(cx, &self.limits, || socket.taken(written))
+        let given_up = ready!(self.patience.poll(cx, &self.limits, || socket.taken(written)));
+        // The kernel would keep what the peer has not taken, some megabytes, while the peer's window stays closed.
+        self.reset_on_close();
+        Poll::Ready(given_up)
     }
 
     /// Repeats an operation of the kernel's record layer until the socket takes it.

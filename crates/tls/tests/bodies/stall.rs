@@ -32,15 +32,18 @@ fn a_peer_that_takes_nothing_is_given_up_and_holds_up_nobody() {
             (sent, lively, stalled)
         });
         let connector = Connector::new(&PKI, suite);
-        let silent = connector.clone().receive_buffer(4_096).connect(serving.address);
+        let mut silent = connector.clone().receive_buffer(4_096).connect(serving.address);
         let mut lively = support::connect_with(&connector, &serving);
         for _ in 0..50 {
             lively.send(b"ping").unwrap();
             assert_eq!(lively.read(4).unwrap(), b"ping");
         }
-        let (sent, ..) = serving.finish();
+        let (sent, _, stalled) = serving.finish();
         assert!(matches!(sent, Err(Error::Stalled(_))), "{suite}: {sent:?}");
-        drop(silent);
+        drop(stalled);
+        // With FIN, the kernel would keep the rest until the peer reads it.
+        let end = (0..FILE_LEN).find_map(|_| silent.read(1).err()).expect("the response is cut");
+        assert!(end.to_string().starts_with("Reset"), "{suite}: {end}");
     }
 }
 
