@@ -482,9 +482,35 @@ def upgrade(root):
         check("operations, memory of an upgrade", number, value)
 
 
+def io_uring(root):
+    def column(name, **wanted):
+        with open(root / f"bench/io-uring/{name}.csv", newline="") as file:
+            found = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+        each = lambda key: [float(row[key]) / float(row["requests"]) for row in found]
+        return each("cpu_ns"), each("client_waits")
+
+    text = (root / "BENCHMARKING.md").read_text()
+    for line in table(text, "`bench/io-uring/floors.csv` has the rows:")[1:]:
+        program, steps = line[0].split(", ")
+        kind = {"responder": "serve", "relay": "relay"}[program]
+        ways = [column("floors", kind=kind, steps=steps.replace(",", ""), way=way) for way in ("epoll", "epoll-later", "uring")]
+        epoll, later, uring = (cpu for cpu, _ in ways)
+        values = [value / 1e3 for value in spread(epoll)]
+        for way in (later, uring):
+            values += spread([value / base for value, base in zip(way, epoll)])
+        values.append(median(value - base for value, base in zip(later, uring)) / 1e3)
+        values += [median(waits) for _, waits in ways]
+        shown = [number for cell in line[1:] for number in numbers(cell)]
+        for number, value in zip(shown, values, strict=True):
+            check(f"BENCHMARKING, io_uring, {line[0]}", number, value)
+    cpu, waits = column("sealion")
+    check("BENCHMARKING, io_uring, Sealion", re.search(r"costs (.*?) µs\n", text)[1], median(cpu) / 1e3)
+    check("BENCHMARKING, io_uring, its client", re.search(r"client waits (.*?) times", text)[1], median(waits))
+
+
 def main():
     root = Path(sys.argv[1])
-    for page in (readme, deployed, counted, studies, networks, benchmarks, applications, upgrade):
+    for page in (readme, deployed, counted, studies, networks, benchmarks, applications, upgrade, io_uring):
         before = figures
         page(root)
         if figures == before:
