@@ -255,6 +255,25 @@ def counted(root):
         key = names[size], "user" if server == "Sealion" else "nginx"
         for cell, value in zip(line[1:], (wrk[key] / 1e3, lab[key] / 1e3, wrk[key] / lab[key]), strict=True):
             check(f"BENCHMARKING, wrk, {line[0]}", cell, value)
+    with open(root / "bench/clients/by-hand.csv", newline="") as file:
+        by_hand = {}
+        for row in csv.DictReader(file):
+            if row["files"] == "tmpfs" and (row["tcp_no_metrics_save"] == "1") == (row["suite"] != "aes-128-gcm"):
+                by_hand[row["kernel"], row["suite"], row["size"], row["server"]] = float(row["instructions"])
+    for line in table(text, "`by-hand.csv`; the last round):")[1:]:
+        size, kernel = line[0].split(", ")
+        of_lab = counts(root / f"bench/clients/wrk-kernel/{kernel}/raw.csv")
+        pairs = [(of_lab[names[size], "kernel"], of_lab[names[size], "nginx-ktls"])]
+        for suite in ("aes-128-gcm", "wrk's choice"):
+            pairs.append(tuple(by_hand[kernel, suite, names[size], server] for server in ("sealion", "nginx")))
+        for cell, (ours, theirs) in zip(line[1:], pairs, strict=True):
+            for number, value in zip(numbers(cell), (ours / 1e3, theirs / 1e3, ours / theirs), strict=True):
+                check(f"BENCHMARKING, wrk on the kernel path, {line[0]}", number, value)
+    found = re.search(r"% dearer: (.*?) and (.*?) at 64 kB, (.*?) and (.*?) at 1 MB", text)
+    mixed = [("64k", "6.1"), ("64k", "7.2"), ("1m", "6.1"), ("1m", "7.2")]
+    for number, (size, kernel) in zip(found.groups(), mixed, strict=True):
+        dear, cheap = by_hand[kernel, "wrk's choice", size, "sealion"], by_hand[kernel, "aes-128-gcm", size, "nginx"]
+        check(f"BENCHMARKING, two suites, {size}, {kernel}", number, dear / cheap)
     stored = [
         counts(root / f"bench/stored/{kernel}/raw.csv") | counts(root / f"bench/stored-1m/{kernel}/raw.csv")
         for kernel in ("6.1", "7.2")
