@@ -402,13 +402,22 @@ def networks(root):
                 check(f"networks, {label}, {visit}, {arm}", number, float(row[column]))
     with open(data / "urgent.csv", newline="") as file:
         urgent = list(csv.DictReader(file))
-    for line, ktls in zip(table(text, "from the request to the last byte:")[1:], ("never", "always"), strict=True):
-        for cell, program, place in ((line[1], "before", 0), (line[2], "after", 1)):
-            times = [float(row["ms"]) for row in urgent if (row["ktls"], row["program"]) == (ktls, program)]
-            for number, value in zip(numbers(cell), (median(times), min(times), max(times)), strict=True):
+    with open(data / "urgent-cost.csv", newline="") as file:
+        costs = list(csv.DictReader(file))
+    sealed = {"user space": "never", "the kernel": "always"}
+    for line in table(text, "from the request to the last byte:")[1:]:
+        by, kernel = line[0].split(", ")
+        arm = sealed[by], kernel
+        for place, program in enumerate(("before", "after")):
+            found = [row for row in urgent if (row["ktls"], row["kernel"], row["program"]) == (*arm, program)]
+            for number, value in zip(numbers(line[1 + place]), spread([float(row["ms"]) for row in found]), strict=True):
                 check(f"networks, urgent, {line[0]}, {program}", number, value)
-            bytes_before = median(float(row["bytes_before"]) for row in urgent if (row["ktls"], row["program"]) == (ktls, program))
-            check(f"networks, urgent, {line[0]}, bytes {program}", numbers(line[3])[place], bytes_before / 1e3)
+            value = median(float(row["bytes_before"]) for row in found) / 1e3
+            check(f"networks, urgent, {line[0]}, bytes {program}", numbers(line[3])[place], value)
+        for place, (program, priority) in enumerate((("before", "u=5"), ("after", "none"), ("after", "u=5"))):
+            found = (row for row in costs if (row["ktls"], row["kernel"], row["program"], row["priority"]) == (*arm, program, priority))
+            value = float(next(found)["instructions"]) / 1e6
+            check(f"networks, urgent, {line[0]}, cost {program} {priority}", numbers(line[4])[place], value)
 
 
 def benchmarks(root):
