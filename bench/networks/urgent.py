@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times a request of 10 kB that follows on a large response of the same HTTP/2 connection.
 
-    urgent.py HOST PORT LARGE SMALL SAMPLES BEGUN
+    urgent.py HOST PORT LARGE SMALL SAMPLES BEGUN STEP
 
-Prints a line a sample: milliseconds from the request to the last byte of SMALL, and the bytes of LARGE between.
+Each sample has a new connection. It asks for SMALL when BEGUN bytes of LARGE have come, and the next one STEP bytes later: the queue of
+a network is not always equally full. Prints a line a sample: milliseconds from the request to the last byte of SMALL, and the bytes of LARGE between.
 """
 import socket, ssl, struct, sys, time
 
-host, port, large, small, samples, begun = sys.argv[1], int(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:7])
+host, port, large, small, samples, begun, step = sys.argv[1], int(sys.argv[2]), *sys.argv[3:5], *map(int, sys.argv[5:8])
 
 
 def frame(kind, flags, stream, payload):
@@ -44,7 +45,7 @@ for sample in range(samples):
                 tls.sendall(frame(4, 1, 0, b""))
             if kind == 0:
                 got[stream] += length
-            if not asked and got[1] >= begun:
+            if not asked and got[1] >= begun + sample * step:
                 asked, start, at = True, time.monotonic(), got[1]
                 tls.sendall(request(3, small, b"u=0"))
             if stream == 3 and kind == 0 and flags & 1:

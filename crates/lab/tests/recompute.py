@@ -255,6 +255,25 @@ def counted(root):
         key = names[size], "user" if server == "Sealion" else "nginx"
         for cell, value in zip(line[1:], (wrk[key] / 1e3, lab[key] / 1e3, wrk[key] / lab[key]), strict=True):
             check(f"BENCHMARKING, wrk, {line[0]}", cell, value)
+    with open(root / "bench/clients/by-hand.csv", newline="") as file:
+        by_hand = {}
+        for row in csv.DictReader(file):
+            if row["files"] == "tmpfs" and (row["tcp_no_metrics_save"] == "1") == (row["suite"] != "aes-128-gcm"):
+                by_hand[row["kernel"], row["suite"], row["size"], row["server"]] = float(row["instructions"])
+    for line in table(text, "`by-hand.csv`; the last round):")[1:]:
+        size, kernel = line[0].split(", ")
+        of_lab = counts(root / f"bench/clients/wrk-kernel/{kernel}/raw.csv")
+        pairs = [(of_lab[names[size], "kernel"], of_lab[names[size], "nginx-ktls"])]
+        for suite in ("aes-128-gcm", "wrk's choice"):
+            pairs.append(tuple(by_hand[kernel, suite, names[size], server] for server in ("sealion", "nginx")))
+        for cell, (ours, theirs) in zip(line[1:], pairs, strict=True):
+            for number, value in zip(numbers(cell), (ours / 1e3, theirs / 1e3, ours / theirs), strict=True):
+                check(f"BENCHMARKING, wrk on the kernel path, {line[0]}", number, value)
+    found = re.search(r"% dearer: (.*?) and (.*?) at 64 kB, (.*?) and (.*?) at 1 MB", text)
+    mixed = [("64k", "6.1"), ("64k", "7.2"), ("1m", "6.1"), ("1m", "7.2")]
+    for number, (size, kernel) in zip(found.groups(), mixed, strict=True):
+        dear, cheap = by_hand[kernel, "wrk's choice", size, "sealion"], by_hand[kernel, "aes-128-gcm", size, "nginx"]
+        check(f"BENCHMARKING, two suites, {size}, {kernel}", number, dear / cheap)
     stored = [
         counts(root / f"bench/stored/{kernel}/raw.csv") | counts(root / f"bench/stored-1m/{kernel}/raw.csv")
         for kernel in ("6.1", "7.2")
@@ -383,13 +402,22 @@ def networks(root):
                 check(f"networks, {label}, {visit}, {arm}", number, float(row[column]))
     with open(data / "urgent.csv", newline="") as file:
         urgent = list(csv.DictReader(file))
-    for line, ktls in zip(table(text, "from the request to the last byte:")[1:], ("never", "always"), strict=True):
-        for cell, program, place in ((line[1], "before", 0), (line[2], "after", 1)):
-            times = [float(row["ms"]) for row in urgent if (row["ktls"], row["program"]) == (ktls, program)]
-            for number, value in zip(numbers(cell), (median(times), min(times), max(times)), strict=True):
+    with open(data / "urgent-cost.csv", newline="") as file:
+        costs = list(csv.DictReader(file))
+    sealed = {"user space": "never", "the kernel": "always"}
+    for line in table(text, "from the request to the last byte:")[1:]:
+        by, kernel = line[0].split(", ")
+        arm = sealed[by], kernel
+        for place, program in enumerate(("before", "after")):
+            found = [row for row in urgent if (row["ktls"], row["kernel"], row["program"]) == (*arm, program)]
+            for number, value in zip(numbers(line[1 + place]), spread([float(row["ms"]) for row in found]), strict=True):
                 check(f"networks, urgent, {line[0]}, {program}", number, value)
-            bytes_before = median(float(row["bytes_before"]) for row in urgent if (row["ktls"], row["program"]) == (ktls, program))
-            check(f"networks, urgent, {line[0]}, bytes {program}", numbers(line[3])[place], bytes_before / 1e3)
+            value = median(float(row["bytes_before"]) for row in found) / 1e3
+            check(f"networks, urgent, {line[0]}, bytes {program}", numbers(line[3])[place], value)
+        for place, (program, priority) in enumerate((("before", "u=5"), ("after", "none"), ("after", "u=5"))):
+            found = (row for row in costs if (row["ktls"], row["kernel"], row["program"], row["priority"]) == (*arm, program, priority))
+            value = float(next(found)["instructions"]) / 1e6
+            check(f"networks, urgent, {line[0]}, cost {program} {priority}", numbers(line[4])[place], value)
 
 
 def benchmarks(root):
@@ -482,9 +510,35 @@ def upgrade(root):
         check("operations, memory of an upgrade", number, value)
 
 
+def io_uring(root):
+    def column(name, **wanted):
+        with open(root / f"bench/io-uring/{name}.csv", newline="") as file:
+            found = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+        each = lambda key: [float(row[key]) / float(row["requests"]) for row in found]
+        return each("cpu_ns"), each("client_waits")
+
+    text = (root / "BENCHMARKING.md").read_text()
+    for line in table(text, "`bench/io-uring/floors.csv` has the rows:")[1:]:
+        program, steps = line[0].split(", ")
+        kind = {"responder": "serve", "relay": "relay"}[program]
+        ways = [column("floors", kind=kind, steps=steps.replace(",", ""), way=way) for way in ("epoll", "epoll-later", "uring")]
+        epoll, later, uring = (cpu for cpu, _ in ways)
+        values = [value / 1e3 for value in spread(epoll)]
+        for way in (later, uring):
+            values += spread([value / base for value, base in zip(way, epoll)])
+        values.append(median(value - base for value, base in zip(later, uring)) / 1e3)
+        values += [median(waits) for _, waits in ways]
+        shown = [number for cell in line[1:] for number in numbers(cell)]
+        for number, value in zip(shown, values, strict=True):
+            check(f"BENCHMARKING, io_uring, {line[0]}", number, value)
+    cpu, waits = column("sealion")
+    check("BENCHMARKING, io_uring, Sealion", re.search(r"costs (.*?) µs\n", text)[1], median(cpu) / 1e3)
+    check("BENCHMARKING, io_uring, its client", re.search(r"client waits (.*?) times", text)[1], median(waits))
+
+
 def main():
     root = Path(sys.argv[1])
-    for page in (readme, deployed, counted, studies, networks, benchmarks, applications, upgrade):
+    for page in (readme, deployed, counted, studies, networks, benchmarks, applications, upgrade, io_uring):
         before = figures
         page(root)
         if figures == before:

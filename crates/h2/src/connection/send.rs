@@ -1,5 +1,7 @@
 //! Output: responses and DATA.
 
+use sealion_http::multiplexed::Priority;
+
 use crate::error::StreamClosed;
 use crate::frame::{FrameHead, HEADER_LEN, flag, kind, write_headers};
 use crate::hpack::NO_DYNAMIC_TABLE;
@@ -148,6 +150,11 @@ impl Connection {
     pub fn has_frame(&self) -> bool {
         let bounds = self.bounds();
         self.streams.iter().any(|stream| bounds.permit_frame(stream))
+    }
+
+    /// Whether the client has given a response that is under way a priority (RFC 9218), so that others may overtake it.
+    pub fn has_priorities(&self) -> bool {
+        self.streams.iter().any(|stream| stream.priority != Priority::UNSIGNALLED)
     }
 
     /// Takes back a frame that was not sent, because its content cannot be read: its bytes count as not sent, and the

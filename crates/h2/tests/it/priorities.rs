@@ -33,6 +33,21 @@ fn the_field_and_its_update_decide_the_order() {
 }
 
 #[test]
+fn a_client_that_gives_no_priority_has_none() {
+    let mut server = Server::new(Limits::default());
+    server.receive(&get(1)).unwrap();
+    assert!(!server.connection.has_priorities());
+    server.receive(&update(1, "u=5")).unwrap();
+    assert!(server.connection.has_priorities());
+    server.respond(1, 10);
+    server.content();
+    server.receive_all(&[get(3)]).unwrap();
+    assert!(!server.connection.has_priorities(), "its response has ended");
+    server.receive_all(&[get_with(5, &[("priority", "u=0")])]).unwrap();
+    assert!(server.connection.has_priorities());
+}
+
+#[test]
 fn an_update_may_come_before_its_request() {
     let mut server = Server::new(Limits::default());
     assert_eq!(server.receive_all(&[update(3, "u=6"), update(3, "u=0"), update(7, "u=7")]).unwrap(), []);

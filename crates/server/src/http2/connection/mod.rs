@@ -189,7 +189,7 @@ struct Http2<'a> {
     ahead: Ahead,
     /// Bytes of responses whose path has not been chosen.
     upcoming: u64,
-    /// Records of the next batch.
+    /// Bytes of the next batch, and of its largest frame.
     batch: usize,
     unsent: Unsent,
     requests: u64,
@@ -234,7 +234,7 @@ impl<'a> Http2<'a> {
             has_backlog: false,
             ahead: Ahead::new(&context.shared.ahead),
             upcoming: 0,
-            batch: send::FEWEST_RECORDS,
+            batch: send::SMALL_BATCH,
             unsent: Unsent::default(),
             requests: 0,
             passes: baggage.passes,

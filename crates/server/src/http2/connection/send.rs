@@ -9,6 +9,7 @@ use sealion_h2::{ErrorCode, StreamId};
 use sealion_tls::{Part, Source, TlsStream};
 
 use super::Http2;
+use super::unsent::Sent;
 use crate::exchange::Error;
 use crate::http2::batch::{Batch, RECORD, remove_trailers, shrink};
 
@@ -29,8 +30,8 @@ impl Http2<'_> {
         if is_first && self.sending.iter().any(|sending| sending.is_long()) {
             batch.begin_short();
         }
-        while batch.len() < self.batch * RECORD
-            && let Some(frame) = self.protocol.next_frame(batch.room())
+        while batch.len() < self.batch
+            && let Some(frame) = self.protocol.next_frame(batch.room().min(self.batch))
         {
             batch.copy(&frame.header);
             let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == frame.stream) else {
@@ -63,8 +64,12 @@ impl Http2<'_> {
         }
         stream.finish()?;
         self.ahead.batched(0);
-        self.unsent.sent(batch.len(), waited, stream.socket());
-        self.batch = if waited { self.unsent.fewest_records() } else { (self.batch * 2).min(MOST_RECORDS) };
+        let has_priorities = self.protocol.has_priorities();
+        self.unsent.sent(Sent { bytes: batch.len(), waited, has_priorities }, stream.socket());
+        self.batch = match waited {
+            true => self.unsent.small_batch(),
+            false => (self.batch * 2).min(self.unsent.large_batch()),
+        };
         Ok(())
     }
 
@@ -155,9 +160,9 @@ struct Failed {
     error: Error,
 }
 
-/// Records of a batch that is sent while TCP is full: little, so that urgent responses need not wait for it.
-pub(super) const FEWEST_RECORDS: usize = 4;
+/// Bytes of a batch that is sent while TCP is full: few, so that urgent responses need not wait for it. A slow connection has fewer.
+pub(super) const SMALL_BATCH: usize = 4 * RECORD;
 
-/// Records of a batch while TCP takes everything: half of the records that [`TlsStream`] seals at a time, so that other connections wait less. MEASURED: p99
+/// Bytes of a batch while TCP takes everything: half of the records that [`TlsStream`] seals at a time, so that other connections wait less. MEASURED: p99
 /// of 1 kB on 8 connections beside one with 100 streams of 1 MB, native, 2026-11-22: 33 records 2.6 times as without, 16 records 1.3 times.
-const MOST_RECORDS: usize = 16;
+pub(super) const LARGE_BATCH: usize = 16 * RECORD;
