@@ -269,6 +269,19 @@ fn forms_that_nginx_refuses_and_a_route_does_not_are_named() {
 }
 
 #[test]
+fn a_rule_of_ipv6_alone_refuses_no_client_of_ipv4() {
+    for (rules, expected) in [
+        ("allow ::1; deny ::/0;", "UNGUARDED"),
+        ("deny ::ffff:10.0.0.0/104;", "UNGUARDED"),
+        ("deny 2001:db8::/32;", "equal"),
+        ("allow 10.0.0.0/8; deny ::/0;", "equal"),
+        ("allow ::1; deny all;", "equal"),
+    ] {
+        assert_eq!(mark("", &format!("location / {{ {rules} }}")), expected, "{rules}");
+    }
+}
+
+#[test]
 fn the_scheme_that_an_application_is_told_is_the_scheme_of_the_client() {
     let http = "server { listen 80; server_name b.example; location / { proxy_set_header X-Forwarded-Proto https; proxy_pass http://10.0.0.1; } }";
     let (root, _) = super::tests::import(http);
