@@ -3,6 +3,7 @@
 //! - `NAMES | converted | KEYS | NOTE`: they become these keys.
 //! - `NAMES | not needed | WHY`: the same happens without a key.
 //! - `NAMES | minor | REMEDY`: no counterpart, and no response depends on it.
+//! - `NAMES | guard WORD | REMEDY`: with another argument than this, what they refuse is answered.
 //! - `NAMES | none | REMEDY`: no counterpart.
 
 /// How a directive is handled.
@@ -14,11 +15,13 @@ pub(super) enum Handling {
     NotNeeded(&'static str),
     /// No counterpart, and no response depends on it; with the remedy.
     Minor(&'static str),
+    /// No counterpart for any argument but the first text, and something is no longer refused; with the remedy.
+    Guard(&'static str, &'static str),
     /// No counterpart; with the remedy.
     Unsupported(&'static str),
 }
 
-use Handling::{Converted, Minor, NotNeeded, Unsupported};
+use Handling::{Converted, Guard, Minor, NotNeeded, Unsupported};
 
 /// The lines: names, how they are handled, and a note on the conversion.
 fn lines() -> impl Iterator<Item = (&'static str, Handling, &'static str)> {
@@ -30,6 +33,7 @@ fn lines() -> impl Iterator<Item = (&'static str, Handling, &'static str)> {
             "converted" => Converted(text),
             "not needed" => NotNeeded(text),
             "minor" => Minor(text),
+            guard if guard.starts_with("guard ") => Guard(&guard["guard ".len()..], text),
             _ => Unsupported(text),
         };
         Some((names, handling, note))
@@ -55,6 +59,7 @@ pub fn markdown() -> String {
             Converted(keys) => (marked(keys), note),
             NotNeeded(why) => ("not needed".to_owned(), why),
             Minor(remedy) => ("none".to_owned(), remedy),
+            Guard(harmless, remedy) => (format!("none but for `{harmless}`"), remedy),
             Unsupported(remedy) => ("**none**".to_owned(), remedy),
         };
         table.push_str(&format!("| {} | {ours} | {} |\n", marked(names), more.replace('|', "\\|")));

@@ -256,9 +256,15 @@ fn try_files(
         return Ok(());
     }
     let tries_files = tried.iter().any(|tried| tried == "$uri");
-    if tries_files && !tries_directory {
-        let others = paths.iter().filter(|path| path.as_str() != Some("{path}")).cloned().collect();
-        directories(table, place, others, &end);
+    let group = place.path.last_group();
+    let ends_with_path = |path: &Value| path.as_str().is_some_and(|path| group.iter().any(|own| path.ends_with(own)));
+    if !tries_directory && (tries_files || paths.iter().any(ends_with_path)) {
+        let others = paths.iter().filter(|path| path.as_str() != Some("{path}") && !ends_with_path(path)).cloned();
+        directories(table, place.path, others.collect(), &end);
+    }
+    if let Some(folder) = tried.iter().find(|tried| tried.ends_with('/') && *tried != "$uri/") {
+        let remedy = format!("nginx redirects to the folder of {folder}, whose index is sent here: name a file of it");
+        context.report_with(directive, remedy);
     }
     if tries_directory && !tries_files {
         context.report_with(directive, "nginx looks for the index of a folder by the same entries, and none of them names a file: write `$uri` before `$uri/`");
@@ -334,6 +340,12 @@ pub(super) fn try_rewritten(
         (Some(_), None) => return Err(format!("{last} gets the rewritten path")),
         (None, _) => last_of(context, own, last).map_err(NotPassed::into_reason)?,
     };
+    // A directory is no file without a slash in the text.
+    let (of_path, others): (Vec<Value>, _) = paths.clone().into_iter().partition(|path| path.as_str() == Some(to));
+    if !of_path.is_empty() && to.ends_with('}') && !tried.iter().any(|tried| tried.ends_with('/')) {
+        let around = Path::Expression { text: String::new(), ignores_case: false };
+        directories(table, &around, others, &last);
+    }
     paths.push(last.into());
     table.set("try", paths);
     Ok(())
@@ -394,11 +406,8 @@ pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<
 }
 
 /// Adds a route for paths that end with a slash: `$uri` without `$uri/` finds no file there, so that the other paths are tried.
-fn directories(table: &mut Table, place: Place<'_, '_>, mut others: Vec<Value>, end: &str) {
-    let mut inner = of_directories(place.path, Condition::Always);
-    // A last group has the slash too.
-    let group = place.path.last_group();
-    others.retain(|other| !other.as_str().is_some_and(|other| group.iter().any(|group| other.ends_with(group))));
+fn directories(table: &mut Table, around: &Path, mut others: Vec<Value>, end: &str) {
+    let mut inner = of_directories(around, Condition::Always);
     match others.is_empty() {
         true => last_resort(&mut inner, end),
         false => {
@@ -440,6 +449,11 @@ pub(super) fn file_of_alias(context: &mut Context, place: Place<'_, '_>, alias: 
 fn is_file(to: &str) -> bool {
     let has_ending = || to.rsplit('/').next().is_some_and(|name| name.contains('.'));
     !to.ends_with('/') && (std::path::Path::new(to).is_file() || has_ending())
+}
+
+/// The ending of a file's name.
+fn ending(path: &str) -> Option<&str> {
+    path.rsplit('/').next()?.rsplit_once('.').map(|(_, ending)| ending)
 }
 
 /// Everything up to the first placeholder, and the rest as a path beneath it.
@@ -521,7 +535,21 @@ fn alias(
             table.set("root", to);
             table.set("respond", 404);
         }
+        Path::Expression { text, .. } if to.ends_with('/') && !text.ends_with("/$") => {
+            return Err("nginx redirects its paths to the same with a slash: name a file behind the directory".into());
+        }
         Path::Exact(_) | Path::Expression { .. } => {
+            // nginx goes by the path, and not by the name of the file.
+            if let (Path::Exact(text), Some(own)) = (place.path, ending(&to)) {
+                match ending(text) {
+                    None => settings::of_default_type(table, place.level, own),
+                    Some(other) if other != own => {
+                        let remedy = "nginx sends it with the media type of the path, not of the file: set media_types";
+                        context.report_with(directive, remedy);
+                    }
+                    Some(_) => {}
+                }
+            }
             let (root, to) = split(&to);
             stay(table, root, to);
         }

@@ -97,21 +97,10 @@ impl Context {
     /// Reports a directive without counterpart, with the remedy for its kind.
     pub(super) fn report(&mut self, directive: &Directive) {
         let (remedy, loss) = match handling(&directive.name) {
-            Some(Handling::Minor(remedy)) if directive.name == "disable_symlinks" && directive.first() != "off" => {
-                (remedy, Loss::Unguarded)
-            }
+            Some(Handling::Guard(harmless, _)) if directive.first() == harmless => return,
+            Some(Handling::Guard(_, remedy)) => (remedy, Loss::Unguarded),
             Some(Handling::Unsupported(remedy)) => (remedy, Loss::Part),
             Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
-            Some(Handling::NotNeeded(_)) if directive.name == "merge_slashes" && directive.first() == "off" => (
-                "slashes behind one another are one here: `//pub/` has the guards of the location /pub/, in nginx of what is around it; no location has two",
-                Loss::Unguarded,
-            ),
-            Some(Handling::NotNeeded(_)) if directive.name == "underscores_in_headers" && directive.first() == "on" => {
-                (
-                    "$http_x_y is the field X-Y alone: a condition that refuses by it does not know X_Y, which applications get",
-                    Loss::Unguarded,
-                )
-            }
             Some(Handling::NotNeeded(_)) => return,
             // Limits of time and size hold for all sites.
             Some(Handling::Converted(keys)) if keys.split(' ').all(|key| key.starts_with("limits.")) => {

@@ -146,7 +146,9 @@ fn refuses(level: &Level<'_>, status: &str) -> bool {
     };
     // A closed path stays so.
     let returns = |inner: &&Directive| inner.name == "return" && inner.first() == status && inner.arguments.len() == 1;
-    if matches!(status, "401" | "403") && level.own().iter().any(returns) {
+    let has_return =
+        |inner: &&Directive| returns(inner) || inner.name == "if" && inner.children().iter().any(|own| returns(&own));
+    if matches!(status, "401" | "403") && level.own().iter().any(has_return) {
         return true;
     }
     let is_guard = |guard: &&Directive| guard.first() != "off" && !(guard.name == "allow" && guard.first() == "all");
@@ -182,6 +184,6 @@ fn is_redirect(status: i64) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-fn sets_pages(location: &Directive) -> bool {
+pub(super) fn sets_pages(location: &Directive) -> bool {
     location.children().iter().any(|inner| inner.name == "error_page")
 }

@@ -196,3 +196,97 @@ fn differences_without_a_counterpart_are_told() {
         assert!(named.iter().any(|line| line.contains(words)), "{server}: {named:#?}");
     }
 }
+
+/// How a server with these directives is marked: `closed`, `UNGUARDED`, `named`, or `equal`.
+fn mark(http: &str, server: &str) -> &'static str {
+    let (.., named) = converted(http, server);
+    let has = |mark: &str| named.iter().any(|line| line.contains(mark));
+    match (has("closed: "), has("UNGUARDED: "), named.is_empty()) {
+        (true, ..) => "closed",
+        (_, true, _) => "UNGUARDED",
+        (_, _, true) => "equal",
+        _ => "named",
+    }
+}
+
+#[test]
+fn a_variable_that_a_rewrite_would_change_asks_nothing() {
+    let asks = "location /b/ { if ($x) { return 403; } proxy_pass http://10.0.0.1; }";
+    let (last, with_query) =
+        ("location /a/ { rewrite ^/a/(.*)$ /b/$1 last; }", "location /a/ { rewrite ^ /b/?y=1 last; }");
+    for (server, rewrite, expected) in [
+        ("set $x 0; if ($uri ~ ^/a/) { set $x 1; }", last, "closed"),
+        ("set $x 0; if (!-f $request_filename) { set $x 1; }", last, "closed"),
+        ("set $x $uri;", last, "closed"),
+        ("set $x $of_path;", last, "closed"),
+        ("set $x $uri;", "rewrite ^/a/(.*)$ /b/$1;", "closed"),
+        ("set $x $arg_k;", with_query, "closed"),
+        // A rewrite without a query keeps the query.
+        ("set $x $arg_k;", last, "equal"),
+        ("set $x 0; if ($request_uri ~ ^/a/) { set $x 1; }", last, "equal"),
+        ("set $x $http_x_k;", with_query, "equal"),
+        ("set $x $uri;", "location /a/ { rewrite ^ /b/ redirect; }", "equal"),
+    ] {
+        let server = format!("root /srv; {server} {rewrite} {asks}");
+        assert_eq!(mark("map $uri $of_path { ~^/a/ 1; }", &server), expected, "{server}");
+    }
+    let server = format!("root /srv; set $x $uri; {last} location /b/ {{ set $x 1; if ($x) {{ return 403; }} }}");
+    assert_eq!(mark("", &server), "equal");
+}
+
+#[test]
+fn a_table_of_the_path_or_the_query_asks_nothing_where_another_one_is_known() {
+    let http = "map $args $of_query { ~v 1; } map $uri $of_path { ~^/b/ 1; }";
+    for (location, expected) in [
+        ("set $args v=2; if ($of_query) { return 403; }", "closed"),
+        ("if ($http_x_k) { set $args v=2; } if ($of_query) { return 403; }", "closed"),
+        ("if ($http_x_k) { set $args v=2; } if ($arg_v) { return 403; }", "closed"),
+        ("if ($of_query) { return 403; } set $args v=2;", "equal"),
+        ("rewrite ^/a/(.*)$ /b/$1; if ($of_path) { return 403; }", "closed"),
+        ("if ($of_path) { return 403; } rewrite ^/a/(.*)$ /b/$1;", "equal"),
+    ] {
+        let server = format!("location /a/ {{ {location} proxy_pass http://10.0.0.1; }}");
+        assert_eq!(mark(http, &server), expected, "{location}");
+    }
+}
+
+#[test]
+fn forms_that_nginx_refuses_and_a_route_does_not_are_named() {
+    for (server, expected) in [
+        // The condition has no files to try.
+        ("if ($arg_z) { add_header X 1; } rewrite ^/a/(.*)$ /b/$1?; break; try_files /x$uri /y/x;", "closed"),
+        ("rewrite ^/a/(.*)$ /b/$1?; break; try_files /x$uri /y/x;", "equal"),
+        ("error_page 403 =200 /b; if ($arg_z) { error_page 500 /50x; } deny all;", "UNGUARDED"),
+        ("error_page 403 = @b; if ($arg_z) { return 403; } proxy_pass http://10.0.0.1;", "named"),
+        ("try_files /f$arg_f/ =403;", "named"),
+        ("add_header Set-Cookie z=1; proxy_pass http://10.0.0.1;", "named"),
+    ] {
+        let whole = format!("root /srv; location /a/ {{ {server} }} location @b {{ proxy_pass http://10.0.0.2; }}");
+        assert_eq!(mark("", &whole), expected, "{server}");
+    }
+    assert_eq!(mark("", "location ~ ^/b/(.*)$ { alias /srv/; }"), "closed");
+    assert_eq!(mark("", "location ~ ^/b/(.*)$ { alias /srv/$1; }"), "equal");
+}
+
+#[test]
+fn a_rule_of_ipv6_alone_refuses_no_client_of_ipv4() {
+    for (rules, expected) in [
+        ("allow ::1; deny ::/0;", "UNGUARDED"),
+        ("deny ::ffff:10.0.0.0/104;", "UNGUARDED"),
+        ("deny 2001:db8::/32;", "equal"),
+        ("allow 10.0.0.0/8; deny ::/0;", "equal"),
+        ("allow ::1; deny all;", "equal"),
+    ] {
+        assert_eq!(mark("", &format!("location / {{ {rules} }}")), expected, "{rules}");
+    }
+}
+
+#[test]
+fn the_scheme_that_an_application_is_told_is_the_scheme_of_the_client() {
+    let http = "server { listen 80; server_name b.example; location / { proxy_set_header X-Forwarded-Proto https; proxy_pass http://10.0.0.1; } }";
+    let (root, _) = super::tests::import(http);
+    let fields = root["site"][0]["route"][0]["proxy"]["request_headers"].to_string();
+    assert_eq!(fields, r#"[{ name = "X-Forwarded-Proto", value = "https" }]"#);
+    let all = routes("", "location / { proxy_set_header X-Forwarded-Proto https; proxy_pass http://10.0.0.1; }");
+    assert!(all[0]["proxy"].get("request_headers").is_none());
+}

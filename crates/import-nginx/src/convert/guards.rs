@@ -213,6 +213,18 @@ fn access(
             }
         }
     }
+    // nginx compares the IPv4 clients of an IPv6 socket with these, where there are no others.
+    let is_ipv4 = |network: &IpNet| network.addr().is_ipv4();
+    let is_mapped = |network: &IpNet| {
+        values::network("::ffff:0:0/96").is_some_and(|all| all.contains(network) || network.contains(&all))
+    };
+    if deny.iter().any(is_mapped)
+        && !allow.iter().chain(&deny).any(is_ipv4)
+        && let Some(rule) = rules.iter().find(|rule| rule.name == "deny")
+    {
+        let remedy = "clients of IPv4 are not refused here, on no socket: write a rule for them, such as deny all";
+        context.report_unguarded(rule, remedy);
+    }
     let written =
         |networks: Vec<IpNet>| networks.into_iter().map(|n| Value::from(values::short(n))).collect::<Vec<_>>();
     let mut rule = toml::Table::new();

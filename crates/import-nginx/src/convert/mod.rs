@@ -23,6 +23,7 @@ mod process;
 mod proxy;
 mod real_ip;
 mod rewrite_phase;
+mod rewrites;
 mod route;
 mod settings;
 mod site;

@@ -12,7 +12,7 @@ use super::level::Level;
 use super::path::{self, Path};
 use super::proxy::{self, MaxBody, NotPassed, Place};
 use super::variables::Variables;
-use super::{guards, limits, pcre, real_ip, rewrite_phase, settings, values};
+use super::{error_pages, guards, limits, pcre, real_ip, rewrite_phase, settings, values};
 use crate::syntax::Directive;
 use crate::toml_text::{Table, inline_table};
 
@@ -59,6 +59,12 @@ impl<'d> Server<'d> {
         }
         let bodies = bodies.into_iter().map(|(name, size)| (name, MaxBody::AtLeast(size))).collect();
         Server { locations, bodies, expressions: OnceCell::new() }
+    }
+
+    /// The location of all paths that no other has.
+    pub(super) fn everything(&self) -> Option<&'d Directive> {
+        let has_all = |location: &&Directive| Path::of(location).is_ok_and(|path| path.prefix() == Some("/"));
+        self.locations.iter().copied().find(has_all)
     }
 
     fn expressions(&self) -> &[String] {
@@ -292,6 +298,12 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
         acts |= !sends_files;
     } else {
         acts = true;
+        let has_pages = |inner: &&&Directive| inner.name == "if" && error_pages::sets_pages(inner);
+        if let Some(pages) = block.level.own().iter().find(has_pages) {
+            let remedy =
+                "its error pages do not replace those around it where all clients are refused: write them there";
+            context.report_unguarded(pages, remedy);
+        }
     }
     let is_within = inner.iter().any(|location| {
         Path::of(location).is_ok_and(|path| path.prefix() == block.path.prefix() && path.prefix().is_some())
@@ -492,6 +504,7 @@ pub(super) fn of_server<'d>(
         acts_around: false,
     };
     let mut before = before_locations(context, &block, variables);
+    rewrite_phase::forget_changed(context, directive, variables);
     let mut routes = Vec::new();
     let returns = level.own().iter().copied().find(|inner| inner.name == "return");
     let leads_past = guards::leads_past_return(level.own());
@@ -503,8 +516,7 @@ pub(super) fn of_server<'d>(
         }
     }
     if returns.is_none() || leads_past {
-        let has_all = |location: &&Directive| Path::of(location).is_ok_and(|path| path.prefix() == Some("/"));
-        if !server.locations.iter().any(has_all) {
+        if server.everything().is_none() {
             routes.extend(of_everything(context, &block, variables));
         }
         for location in &server.locations {

@@ -160,14 +160,7 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
         return;
     }
     let mut differing = toml::Table::new();
-    let default = |level: &Level<'_>| {
-        let own =
-            level.last("default_type").map(Directive::first).filter(|own| own.contains('/') && !own.contains('$'));
-        // As compiled into nginx. Without types, `http` is in another file, which says both.
-        let missing = if level.last("types").is_some() { "text/plain" } else { OTHERS };
-        own.unwrap_or(missing).to_owned()
-    };
-    let (own, around) = (default(level), default(&level.around()));
+    let (own, around) = (default_type(level), default_type(&level.around()));
     if own != OTHERS || around != own {
         differing.insert("*".to_owned(), own.into());
     }
@@ -189,12 +182,12 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
         let known: Vec<&String> =
             types.iter().flat_map(|types| types.children()).flat_map(|entry| &entry.arguments).collect();
         for extension in RUN_BY_BROWSERS.into_iter().filter(|own| !known.iter().any(|known| known == own)) {
-            differing.insert(extension.to_owned(), default(level).into());
+            differing.insert(extension.to_owned(), default_type(level).into());
         }
     }
     if level.around().last("types").is_some() && level.sets(&["types"]) {
         // They replace all types around them.
-        differing.insert("*.*".to_owned(), default(level).into());
+        differing.insert("*.*".to_owned(), default_type(level).into());
         for entry in level.all("types").into_iter().flat_map(Directive::children) {
             entry
                 .arguments
@@ -204,6 +197,24 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
     }
     if !differing.is_empty() {
         table.set("media_types", differing);
+    }
+}
+
+/// The type of names that tell none.
+fn default_type(level: &Level<'_>) -> String {
+    let own = level.last("default_type").map(Directive::first).filter(|own| own.contains('/') && !own.contains('$'));
+    // As compiled into nginx. Without types, `http` is in another file, which says both.
+    let missing = if level.last("types").is_some() { "text/plain" } else { OTHERS };
+    own.unwrap_or(missing).to_owned()
+}
+
+/// Gives files with an ending the type of names that tell none.
+pub(super) fn of_default_type(table: &mut Table, level: &Level<'_>, ending: &str) {
+    let mut types = table.get("media_types").and_then(Value::as_table).cloned().unwrap_or_default();
+    let own = default_type(level);
+    if media_type_of(ending).split(';').next() != Some(&own) {
+        types.insert(ending.to_owned(), own.into());
+        table.set("media_types", types);
     }
 }
 
@@ -259,7 +270,17 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
                     context.report_with(directive, "another one of this name has `always`, or not: give both the same");
                 }
                 match fields.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
-                    None => _ = fields.insert(name.clone(), value.into()),
+                    None => {
+                        if lower == "set-cookie"
+                            && level.own().iter().any(|inner| proxy::is_pass(inner) || proxy::passes(inner))
+                        {
+                            context.report_with(
+                                directive,
+                                "it is left out where the application sets a cookie: let that set both",
+                            );
+                        }
+                        fields.insert(name.clone(), value.into());
+                    }
                     Some(_) if lower == "set-cookie" => {
                         context.report_with(
                             directive,

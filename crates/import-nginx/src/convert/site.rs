@@ -159,6 +159,7 @@ fn write<'d>(
     context.named = named.map(|location| (location.first().to_owned(), answers(location))).collect();
     // Files are looked for behind the conditions of the server.
     let mut settled = rewrite_phase::settled(context, server.children().iter(), &variables);
+    rewrite_phase::forget_changed(context, server, &mut settled);
     if let Some(root) = merged.last("root") {
         variables.root = settings::directory(context, root, &settled).ok();
         settled.root = variables.root.clone();

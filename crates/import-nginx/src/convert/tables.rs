@@ -36,6 +36,15 @@ fn table_of<'c>(context: &'c Context, name: &str) -> Option<&'c Directive> {
     context.tables.iter().find(|block| block.arguments.last().and_then(|last| last.strip_prefix('$')) == Some(name))
 }
 
+/// Whether a text has one of these placeholders, or a table that it names.
+pub(super) fn names(context: &Context, text: &str, placeholders: &[&str]) -> bool {
+    let tables = text.split("{map.").skip(1).filter_map(|rest| rest.split('}').next());
+    let named =
+        |name: &str| context.root.list("map").find(|table| table.get("name").and_then(Value::as_str) == Some(name));
+    placeholders.iter().any(|own| text.contains(own))
+        || tables.filter_map(named).any(|table| names(context, &table.to_string(), placeholders))
+}
+
 /// A table with its name, and the value that it is of.
 fn begun(context: &mut Context, block: &Directive, name: &str) -> Option<Table> {
     let from = context.variables.clone().template(context, block.first()).ok()?;

@@ -34,6 +34,8 @@ pub(super) struct Variables {
     pub(super) scheme: Option<&'static str>,
     /// Where rewrites without a flag led, one behind another.
     pub(super) led: Vec<String>,
+    /// Those that the server makes of what its rewrites change: here, they would be made again behind a rewrite.
+    changed: Vec<String>,
 }
 
 /// Why a text has no template.
@@ -43,6 +45,8 @@ pub(super) enum Lost {
     Unknown(String),
     /// The variable has several cases.
     Cases(String),
+    /// The variable is of another path or query than the one that is known.
+    Changed(String),
 }
 
 impl std::fmt::Display for Lost {
@@ -50,6 +54,9 @@ impl std::fmt::Display for Lost {
         match self {
             Lost::Unknown(name) => write!(f, "${name} has no placeholder"),
             Lost::Cases(name) => write!(f, "${name} has another value in each case of an if"),
+            Lost::Changed(name) => {
+                write!(f, "${name} does not follow a change of the path or the query as in nginx")
+            }
         }
     }
 }
@@ -75,6 +82,9 @@ impl Variables {
         }
         if cases.len() > MAX_CASES {
             cases.clear();
+        }
+        if *condition == Condition::Always {
+            self.changed.retain(|own| *own != name);
         }
         self.set.insert(name, cases);
     }
@@ -145,17 +155,39 @@ impl Variables {
         self.led.last().map(String::as_str)
     }
 
-    /// The query that `set $args` makes. `None`: it is the query of the request.
+    /// Forgets the variables that are made of the path or, if `to_query`, of the query: a rewrite of the server leads to other ones.
+    pub(super) fn forget_changed(&mut self, context: &Context, to_query: bool) {
+        let changes = |cases: &[(Condition, String)]| {
+            let text = format!("{cases:?}");
+            tables::names(context, &text, &PATH) || to_query && tables::names(context, &text, &QUERY)
+        };
+        let own = self.set.iter().filter(|(name, cases)| *name != "args" && changes(cases));
+        self.changed = own.map(|(name, _)| name.clone()).collect();
+    }
+
+    /// Whether a text of a directive is of another path or query than the one that is known.
+    pub(super) fn is_changed(&self, context: &mut Context, directive: &Directive) -> bool {
+        let mut texts = directive.arguments.iter().flat_map(|text| text.split('$').skip(1));
+        texts.any(|behind| matches!(self.value(context, name(behind).0), Err(Lost::Changed(_))))
+    }
+
+    /// The query that `set $args` makes. `None`: it is the query of the request, or there are several.
     pub(super) fn changed_query(&self) -> Option<&str> {
         match self.set.get("args").map(Vec::as_slice) {
-            Some([(_, value)]) => Some(value),
+            Some([(_, value)]) if value != "{query}" => Some(value),
             _ => None,
         }
     }
 
+    /// Whether the query may be another one than the query of the request.
+    fn has_other_query(&self) -> bool {
+        self.changed_query().is_some() || self.cases("args").is_some()
+    }
+
     /// The cases of a variable, if it has more than one.
     pub(super) fn cases(&self, name: &str) -> Option<&[(Condition, String)]> {
-        self.set.get(name).map(Vec::as_slice).filter(|cases| cases.len() > 1)
+        let is_known = !self.changed.iter().any(|own| own == name);
+        self.set.get(name).map(Vec::as_slice).filter(|cases| is_known && cases.len() > 1)
     }
 
     /// The same variables in one case of a variable.
@@ -210,6 +242,9 @@ impl Variables {
 
     /// The template of a variable.
     fn value(&self, context: &mut Context, name: &str) -> Result<String, Lost> {
+        if self.changed.iter().any(|own| own == name) {
+            return Err(Lost::Changed(name.to_owned()));
+        }
         if let Some(cases) = self.set.get(name) {
             return match cases.as_slice() {
                 [] => Err(Lost::Unknown(name.to_owned())),
@@ -241,15 +276,23 @@ impl Variables {
         }
         // Of the client's query.
         let is_of_query = name.starts_with("arg_") || matches!(name, "is_args" | "query_string");
-        if is_of_query && self.changed_query().is_some() {
-            return Err(Lost::Unknown(name.to_owned()));
+        if is_of_query && self.has_other_query() {
+            return Err(Lost::Changed(name.to_owned()));
         }
         if let Some(own) = of_request(name) {
             return Ok(own);
         }
-        tables::placeholder(context, name).ok_or_else(|| Lost::Unknown(name.to_owned()))
+        let own = tables::placeholder(context, name).ok_or_else(|| Lost::Unknown(name.to_owned()))?;
+        // Tables know the path and the query of the request.
+        let is_of_other = self.has_other_query() && tables::names(context, &own, &QUERY)
+            || !self.led.is_empty() && tables::names(context, &own, &PATH);
+        if is_of_other { Err(Lost::Changed(name.to_owned())) } else { Ok(own) }
     }
 }
+
+/// The beginnings of placeholders for the path, and for the query.
+const PATH: [&str; 1] = ["{path"];
+const QUERY: [&str; 4] = ["{query", "{raw_query", "{is_args", "{and_args"];
 
 /// The placeholder of a variable that every request has.
 fn of_request(name: &str) -> Option<String> {

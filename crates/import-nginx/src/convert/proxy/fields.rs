@@ -4,6 +4,7 @@ use sealion_http::HOP_BY_HOP;
 use sealion_http::extra_fields::{is_name, is_value};
 use toml::Value;
 
+use super::FOLLOWED;
 use crate::convert::context::Context;
 use crate::convert::variables::Variables;
 use crate::syntax::Directive;
@@ -59,7 +60,9 @@ pub(super) fn of_requests(
             host = of_host(context, directive, &plain, proxy_host, variables).unwrap_or("client".to_owned());
             continue;
         }
-        if is_made_here(&lower, &plain) {
+        // Behind a proxy that ends TLS, the scheme is another one.
+        let is_scheme = plain != "https" || variables.scheme == Some("https");
+        if is_made_here(&lower, &plain) && is_scheme {
             continue;
         }
         if HOP_BY_HOP.contains(&lower.as_str()) {
@@ -157,6 +160,10 @@ pub(super) fn of_host(
 pub(super) fn of_responses(context: &mut Context, hidden: &[&Directive]) -> Fields {
     let mut fields = Fields::default();
     for directive in hidden {
+        // nginx follows it, and passes on none.
+        if FOLLOWED.iter().any(|own| own.eq_ignore_ascii_case(directive.first())) {
+            continue;
+        }
         match is_name(directive.first()) && !is_of_connection(directive.first()) {
             true => fields.set(directive.first(), ""),
             false => context.note(directive, "the field belongs to the connection, and is never passed on"),

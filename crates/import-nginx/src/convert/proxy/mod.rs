@@ -66,7 +66,7 @@ impl From<Lost> for NotPassed {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Cases(name) => NotPassed::Cases(name),
-            Lost::Unknown(_) => NotPassed::Other(lost.to_string()),
+            Lost::Unknown(_) | Lost::Changed(_) => NotPassed::Other(lost.to_string()),
         }
     }
 }
@@ -134,9 +134,18 @@ pub(super) fn write(
     let url = url(context, place.variables, pass)?;
     let has_variable = pass.first().contains('$');
     let sent = url.sent(place.path, has_variable);
+    if place.variables.cases("args").is_some() {
+        return Err(NotPassed::Cases("args".to_owned()));
+    }
     if let Some(query) = place.variables.changed_query() {
         let to = match sent {
             Sent::Same => "{path}".to_owned(),
+            // It has all of its query.
+            Sent::Other(to) if has_variable => {
+                let prefix = elsewhere(context, place, pass, ItsPath::Requested)?;
+                table.set("rewrite", format!("{prefix}{to}"));
+                return Ok(());
+            }
             Sent::Other(to) => to.trim_end_matches('?').to_owned(),
             _ => return Err("its query is changed, and its path too: write a rewrite in front of it".into()),
         };
@@ -166,7 +175,9 @@ pub(super) fn write(
             let prefix = elsewhere(context, place, pass, ItsPath::Requested)?;
             let mut inner = Table::default();
             inner.set("path", format!("~ ^{}(.*)$", values::literally(&own)));
-            inner.set("rewrite", format!("{prefix}{to}{{1}}"));
+            // The rest of the path and the query go behind the URL's own query.
+            let query = if to.contains('?') { "{is_args}{query}" } else { "" };
+            inner.set("rewrite", format!("{prefix}{to}{{1}}{query}"));
             table.push("route", inner);
             Ok(())
         }

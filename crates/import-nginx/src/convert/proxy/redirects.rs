@@ -125,7 +125,9 @@ impl Forwarding<'_> {
         let variables = self.place.variables;
         let to = match split(to) {
             // Clients take a path for one of the same server.
-            Some((authority, path)) if is_client(authority) => if path.is_empty() { "/" } else { path }.to_owned(),
+            Some((authority, path)) if is_client(authority) && (context.is_tls || !to.starts_with("https:")) => {
+                if path.is_empty() { "/" } else { path }.to_owned()
+            }
             Some(("", "")) if to == "$scheme://" && context.is_tls => "https://".to_owned(),
             _ => to.to_owned(),
         };

@@ -158,13 +158,20 @@ impl Route {
 
     /// Whether a request may be forwarded, here or where the route leads.
     pub(super) fn may_forward(&self) -> bool {
-        let leads_elsewhere =
-            || self.features.error_pages.as_ref().is_some_and(|pages| pages.targets().next().is_some());
+        let pages = self.features.error_pages.as_ref();
         match &*self.action {
             Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => true,
-            Action::Files => leads_elsewhere(),
-            Action::Respond(_) | Action::Redirect(_) | Action::Deny => false,
+            Action::Files => pages.is_some_and(|pages| pages.targets().next().is_some()),
+            Action::Respond(_) | Action::Redirect(_) | Action::Deny => {
+                self.action.withholds().is_some_and(|status| self.leads_elsewhere(status))
+            }
         }
+    }
+
+    /// Whether the error page of a status is the response of another route.
+    fn leads_elsewhere(&self, status: Status) -> bool {
+        let pages = self.features.error_pages.as_ref();
+        pages.is_some_and(|pages| matches!(pages.get(status), Some(ErrorPage::Elsewhere(_))))
     }
 
     /// Whether requests name the directory of its files.
@@ -208,9 +215,7 @@ impl Route {
     fn action_withholds(&self) -> Option<Status> {
         const CLOSED: [u16; 5] = [401, 403, 404, 410, 451];
         let status = self.action.withholds()?;
-        let pages = self.features.error_pages.as_ref();
-        let leads_elsewhere = pages.is_some_and(|pages| matches!(pages.get(status), Some(ErrorPage::Elsewhere(_))));
-        (!leads_elsewhere || CLOSED.contains(&status.code())).then_some(status)
+        (!self.leads_elsewhere(status) || CLOSED.contains(&status.code())).then_some(status)
     }
 
     /// Whether a feature may refuse a file by its name.
