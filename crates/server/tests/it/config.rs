@@ -37,7 +37,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[privileges]\nuser = 'no-such-user'\n", &["there is no user no-such-user", "useradd"]),
         ("[server]\naccess_log = 'a.log'\n", &["server.access_log: ", "it is a table of its own: write [access_log]"]),
         ("[access_log]\nplace = 'a.log'\n", &["access_log.place: unknown field `place`, expected one of", "`to`"]),
-        ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a text: write it in quotes"]),
+        ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a word in quotes: write \"1.2\" or \"1.3\""]),
         ("[cache]\ndirectories = ['c']\nsize = '0B'\n", &["cache.size: is 0", "remove [cache]"]),
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),
         (
