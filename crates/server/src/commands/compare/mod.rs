@@ -40,7 +40,8 @@ pub(super) struct Comparison<'a> {
 pub(super) fn run(comparison: &Comparison<'_>) -> Result<ExitCode, String> {
     let file = comparison.requests;
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let requests = requests::parse(&text).map_err(|error| format!("{}:{error}", file.display()))?;
+    let at_file = |wrong: String| wrong.lines().map(|line| format!("{}:{line}", file.display())).collect::<Vec<_>>();
+    let requests = requests::parse(&text).map_err(|wrong| at_file(wrong).join("\n"))?;
     let servers = servers::start(&Setup {
         nginx_config: comparison.nginx_config,
         sealion_config: comparison.sealion_config,
