@@ -15,7 +15,7 @@ use sealion_http::http1::head::{Framing, HeadLimits, RequestHead, find};
 use sealion_testkit::pki::Pki;
 use sealion_testkit::{Connector, Suite};
 
-/// `limits.max_body`.
+/// `limits.max_discarded_body`.
 const LONGEST_BODY: u64 = 1000;
 
 struct Served {
@@ -39,7 +39,7 @@ impl Served {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
         let file = directory.path().join("sealion.toml");
         let text = format!(
-            "[server]\nworkers = 1\nlog = 'off'\nktls = 'never'\n[access_log]\nto = 'off'\n[limits]\nmax_body = {LONGEST_BODY}\n\
+            "[server]\nworkers = 1\nlog = 'off'\nktls = 'never'\n[access_log]\nto = 'off'\n[limits]\nmax_discarded_body = {LONGEST_BODY}\n\
              [privileges]\nno_new_privileges = false\n[[listen]]\naddress = '{free}'\n[[site]]\nroot = {root:?}\n\
              certificates = [{{ cert = {:?}, key = {:?} }}]\n",
             pki.certificate_file(),

@@ -108,6 +108,23 @@ fn a_condition_of_a_certificate_closes_its_part() {
 }
 
 #[test]
+fn the_user_of_a_password_is_a_placeholder_where_the_password_is_checked() {
+    let field = |guards: &str| {
+        let server = format!(
+            "auth_basic_user_file /h; location / {{ {guards} proxy_pass http://a; proxy_set_header X-User $remote_user; }}"
+        );
+        let (site, _, named) = converted("", &server);
+        let value = site["route"][0]["proxy"]["request_headers"][0]["value"].as_str().unwrap().to_owned();
+        (value, named.len())
+    };
+    assert_eq!(field("auth_basic x;"), ("{user}".to_owned(), 0));
+    // nginx takes the name from the request, and no password was checked.
+    for guards in ["", "auth_basic off;", "auth_basic x; satisfy any; allow 10.0.0.0/8; deny all;"] {
+        assert_eq!(field(guards), (String::new(), 1), "{guards}");
+    }
+}
+
+#[test]
 fn variables_that_the_server_makes_are_named_where_they_differ() {
     let lost = |param: &str| {
         let server =

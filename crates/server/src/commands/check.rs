@@ -57,7 +57,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     let args = ServeArgs { given, ..serve };
     let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let kernel = KernelOffer::new(probe::probe());
-    kernel.check(config.server.ktls)?;
+    kernel.check(config.server.ktls, &args.ktls_setting())?;
     config.server.costs(&mut problems);
     config.metrics.token(&mut problems);
     crate::process::privileges::check(&config.privileges, &mut problems);
@@ -83,7 +83,8 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     if let Some(request) = &explained.explain {
         let place = explained_listener(&config, request);
         let listener = &config.listen[place].listener(place);
-        print(&super::explain::explain(&generation, listener, &explained)?)?;
+        let note = explained_user(&config).unwrap_or_default();
+        print(&(super::explain::explain(&generation, listener, &explained)? + &note))?;
         return Ok(ExitCode::SUCCESS);
     }
     print(&listeners(&config))?;
@@ -98,7 +99,10 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     }
     for certificate in generation.certificates.in_use() {
         let until = humantime::format_rfc3339_seconds(certificate.facts.not_after);
-        print(&format!("{} for {}, valid until {until}\n", certificate.file.display(), certificate.site))?;
+        let names = certificate.facts.names.join(", ");
+        let (file, names) = (certificate.file.display(), if names.is_empty() { "no name" } else { &names });
+        // Other sites may have it too.
+        print(&format!("{file} for {}, covers {names}, valid until {until}\n", certificate.site))?;
     }
     let mut warnings = generation.certificates.notes.clone();
     warnings.extend(missing_directories);
@@ -133,6 +137,14 @@ fn verdict(errors: &[String], warnings: &[String], strict: bool) -> Result<ExitC
     let counted = counted.map(|(count, word)| format!(", {count} {word}{}", if count == 1 { "" } else { "s" }));
     print(&format!("{}{}\n", if fails { "not OK" } else { "OK" }, counted.collect::<String>()))?;
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A note where the server reads files as another user than this command, who may read others.
+fn explained_user(config: &Config) -> Option<String> {
+    let user = config.privileges.user.as_ref().filter(|_| rustix::process::geteuid().is_root())?;
+    Some(format!(
+        "  files are shown as root may read them, and the server reads them as {user}: run this command as {user}\n"
+    ))
 }
 
 /// The place of the listener that an explained request comes to: with TLS for `https`, without for `http`, if there is one, and at the port of the URL, if

@@ -206,7 +206,7 @@ mod tests {
             "limits.max_request_line",
             "limits.max_head",
             "limits.max_fields",
-            "limits.max_body",
+            "limits.max_discarded_body",
             "limits.max_buffered",
             "limits.max_buffered_per_address",
             "limits.max_ranges",

@@ -23,7 +23,7 @@ pub(crate) struct ProcessConfig {
     pub workers: Option<Bounded<1, 1024>>,
 
     /// When connections move into the kernel: `auto` as soon as the move pays, `always` before the first response, `never`
-    /// leaves all records to user space.
+    /// leaves all records to user space. With `always` the server refuses to start on a kernel without kernel TLS.
     #[arg(long, value_enum, env = "SEALION_KTLS", default_value_t = Self::default().ktls)]
     #[default(KtlsMode::Auto)]
     pub ktls: KtlsMode,

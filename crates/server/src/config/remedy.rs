@@ -2,7 +2,8 @@
 
 use sealion_http::extra_fields::is_name;
 
-use super::reference::{self, Table};
+use super::reference::{self, Key, Table};
+use crate::values::NOT_ENOUGH;
 
 /// The parser's message for the value of `key`, with a remedy if it lacks one.
 pub(super) fn explain(message: &str, key: &str) -> String {
@@ -21,9 +22,15 @@ pub(super) fn explain(message: &str, key: &str) -> String {
         return format!("{message}: write \"{number}s\" for seconds");
     }
     if message == "wanted string or table" {
-        return "is a text: write it in quotes".to_owned();
+        return match words(key) {
+            words if words.is_empty() => "is a text: write it in quotes".to_owned(),
+            words => format!("is a word in quotes: write {words}"),
+        };
     }
-    if message.starts_with("invalid type: string") && key.ends_with("cache.ttl") {
+    if message == NOT_ENOUGH {
+        return not_enough(key);
+    }
+    if message.starts_with("invalid type: ") && key.ends_with("cache.ttl") {
         return format!("{message}: write the time of each status, for instance {{ 200 = \"5m\", 404 = \"10s\" }}");
     }
     match message {
@@ -71,18 +78,33 @@ fn wrong_type(message: &str, key: &str) -> Option<String> {
     let remedy = match (expected, table) {
         // The schema of a list of tables has two brackets, whatever the parser saw of it.
         (_, Some(table)) if table.name.starts_with("[[") => list_of_tables(key, table),
+        ("a boolean", Some(table)) if found.starts_with("string ") && target(table).is_some() => {
+            table_with_keys(found, value, name, table)
+        }
         ("a boolean", Some(table)) => {
             format!("write {name} = true or false, or a table with keys of [{}]: {}", plain(table), keys(table))
         }
         ("a boolean", None) => "write true or false, without quotes".to_owned(),
         (_, Some(table)) => table_with_keys(found, value, name, table),
         ("a string", _) if !value.is_empty() => format!("write it in quotes, \"{value}\""),
+        ("u8" | "u16" | "u32" | "u64" | "usize", _) => {
+            let text = value.trim_matches('"');
+            match text.parse::<u64>() {
+                Ok(number) => format!("write it without quotes, {number}"),
+                Err(_) => "write a number".to_owned(),
+            }
+        }
         ("a sequence", _) if found.starts_with("string ") => format!("write a list, [{value}]"),
         ("a sequence", _) => "write a list in brackets".to_owned(),
         ("struct", None) => format!("write {name} = {{ … }}, or [{key}] above its keys"),
         _ => return None,
     };
-    let wanted = if expected.starts_with("struct") { "a table" } else { expected };
+    let wanted = match expected {
+        _ if expected.starts_with("struct") => "a table",
+        "a boolean" if remedy.contains("{ ") => "a table",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a number",
+        _ => expected,
+    };
     Some(format!("invalid type: {found}, expected {wanted}: {remedy}"))
 }
 
@@ -103,14 +125,35 @@ fn list_of_tables(key: &str, table: &Table) -> String {
 
 /// The remedy for a value in place of a table.
 fn table_with_keys(found: &str, value: &str, name: &str, table: &Table) -> String {
-    let target = table.keys.iter().find(|key| key.name == "to" || key.name == "url");
-    match target {
+    match target(table) {
         Some(target) if found.starts_with("string ") => {
             format!("write {name} = {{ {} = {} }}", target.name, url(value))
         }
         Some(target) => format!("write {name} = {{ {} = … }}", target.name),
         None => format!("write {name} = {{ … }} with keys of [{}]: {}", plain(table), keys(table)),
     }
+}
+
+/// The key without which a table says nothing.
+fn target(table: &Table) -> Option<&Key> {
+    table.keys.iter().find(|key| matches!(&*key.name, "to" | "url" | "users"))
+}
+
+/// The remedy for `true` in place of a table.
+fn not_enough(key: &str) -> String {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let tables = reference::tables();
+    let target = table_of(&tables, key).and_then(target).map_or("…", |target| &*target.name);
+    format!("{NOT_ENOUGH}: write {name} = {{ {target} = \"…\" }}, or false")
+}
+
+/// The words that a key takes. Empty: it takes others.
+fn words(key: &str) -> String {
+    let Some((table, name)) = key.rsplit_once('.') else { return String::new() };
+    let tables = reference::tables();
+    let own = table_of(&tables, table).and_then(|table| table.keys.iter().find(|own| own.name == name));
+    let words = own.map(|own| own.kind.replace('`', "")).filter(|kind| kind.starts_with('"'));
+    words.unwrap_or_default()
 }
 
 /// The text in quotes, with a scheme if it has none.
@@ -144,6 +187,9 @@ fn unknown_key(message: &str, name: &str, key: &str) -> String {
             "unknown field `{name}`: the file of a log is `to`: write to = \"/var/log/sealion/access.log\""
         );
     }
+    if let Some((_, remedy)) = MISTAKEN.iter().find(|(own, _)| key == *own || key.ends_with(&format!(".{own}"))) {
+        return format!("unknown field `{name}`: {remedy}");
+    }
     if let Some(meant) = nearest(name, message) {
         return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
     }
@@ -175,6 +221,16 @@ fn unknown_key(message: &str, name: &str, key: &str) -> String {
         _ => format!("unknown field `{name}`: it belongs in {}: move it there", elsewhere.join(" or ")),
     }
 }
+
+/// Keys that are looked for in a table, by their last two names, and what to write instead.
+const MISTAKEN: [(&str, &str); 2] = [
+    ("limits.max_body", "write max_body = \"1MiB\" in proxy, which bounds the content that an application gets"),
+    (
+        "proxy.headers",
+        "write request_headers = [{ name = \"X-A\", value = \"1\" }] for fields of the request, and headers = { set = { X-A = \"1\" } } of the site or route for \
+         fields of the response",
+    ),
+];
 
 /// Directives of nginx, and what stands for them.
 const OF_NGINX: [(&str, &str); 14] = [
@@ -302,11 +358,47 @@ mod tests {
                 "x.toml:2: site.error_pages.404: invalid type: sequence, expected a table",
             ),
             ("[[site]]\ncertificates = 'a.pem'", "write a list of tables, certificates = [{ cert = …"),
+            (
+                "[server]\nktls = true",
+                "x.toml:2: server.ktls: is a word in quotes: write \"auto\" or \"always\" or \"never\"",
+            ),
+            (
+                "[[site]]\n[[site.route]]\nredirect = { to = '/', status = '301' }",
+                "x.toml:3: site.route.redirect.status: invalid type: string \"301\", expected a number: write it without quotes, 301",
+            ),
+            (
+                "[[site]]\nproxy = { to = 'a', cache = { ttl = 10 } }",
+                "expected a map: write the time of each status, for instance { 200 = \"5m\"",
+            ),
+            ("[[site]]\nforward_auth = 'http://a'", "expected a table: write forward_auth = { to = \"http://a\" }"),
+            (
+                "[[site]]\n[[site.route]]\nbasic_auth = true",
+                "x.toml:3: site.route.basic_auth: is not enough: write basic_auth = { users = \"…\" }, or false",
+            ),
+            ("[[site]]\nbasic_auth = 'u'", "expected a table: write basic_auth = { users = \"u\" }"),
+            (
+                "[[site]]\nforward_auth = true",
+                "x.toml:2: site.forward_auth: is not enough: write forward_auth = { to = \"…\" }",
+            ),
+            (
+                "[[site]]\nproxy = { to = 'a', headers = { set = { A = 'b' } } }",
+                "x.toml:2: site.proxy.headers: unknown field `headers`: write request_headers = [{ name",
+            ),
             ("[metrics]\nlisten = '9443'", "is not an address and a port: write for instance \"127.0.0.1:9443\""),
         ] {
             let found = problems(text);
             assert!(found.contains(expected), "{expected:?} is not in {found:?}");
         }
+    }
+
+    #[test]
+    fn the_limit_of_contents_is_sent_to_its_rule() {
+        let found = problems("[limits]\nmax_body = '1MiB'");
+        assert!(
+            found
+                .starts_with("x.toml:2: limits.max_body: unknown field `max_body`: write max_body = \"1MiB\" in proxy"),
+            "{found}"
+        );
     }
 
     #[test]

@@ -212,6 +212,12 @@ impl ServeArgs {
         Ok((config, problems))
     }
 
+    /// `ktls = "always"` as it was given.
+    pub(crate) fn ktls_setting(&self) -> String {
+        let shown = if self.given.has("ktls") { "--ktls always" } else { "server.ktls = \"always\"" };
+        shown.to_owned()
+    }
+
     fn without_file(&self) -> Result<(Config, Problems), Problems> {
         let mut problems = Problems::of_arguments();
         let certificates = self.cert.clone().zip(self.key.clone());

@@ -28,7 +28,7 @@ impl<Id> Receiving<Id> {
     /// Counts content. `true`: its end, or too much of it, brings the response.
     pub(crate) fn discard(&mut self, length: u64, end: bool) -> bool {
         self.content += length;
-        end || self.content > self.current.limits.max_body.0
+        end || self.content > self.current.limits.max_discarded_body.0
     }
 }
 

@@ -145,7 +145,12 @@ impl Root {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = openat(CWD, "/dev/null", flags, Mode::empty())
             .map_err(|errno| RootError { path: "/dev/null".into(), errno })?;
-        Ok(Self::of("/dev/null/no-root".into(), file))
+        Ok(Self::of(EMPTY.into(), file))
+    }
+
+    /// Whether it is a directory, and not [`Self::empty`].
+    pub(crate) fn has_files(&self) -> bool {
+        self.path != Path::new(EMPTY)
     }
 
     fn of(path: PathBuf, directory: OwnedFd) -> Self {
@@ -450,6 +455,9 @@ pub(crate) fn beneath(directory: &[u8], name: &[u8]) -> Vec<u8> {
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The path of a root without files.
+const EMPTY: &str = "/dev/null/no-root";
 
 /// The interval for re-opening the root's path: the default interval for revalidating cached files.
 const REFRESH_MS: u64 = 1000;

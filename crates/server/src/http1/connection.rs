@@ -382,7 +382,7 @@ async fn read_content(
     if head.framing == Framing::None || wants_close || forwards {
         return Ok(wants_close);
     }
-    let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
+    let drain = BodyDrain::new(head.framing, current.limits.max_discarded_body.0);
     Ok(!Box::pin(drain_body(tls, drain, &mut deadline)).await?)
 }
 

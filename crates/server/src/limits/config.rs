@@ -112,11 +112,12 @@ pub(crate) struct LimitsConfig {
     #[default(within(HeadLimits::default().fields as u64))]
     pub max_fields: Bounded<1, { HeadLimits::MAX_FIELDS as u64 }>,
 
-    /// Bytes of a request body that are read and discarded to keep the connection; a longer body closes it.
-    #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BODY", default_value_t = Self::default().max_body)]
+    /// Bytes of a request body that no application takes, which are read and discarded to keep the connection; a longer body closes it. `max_body` of
+    /// `proxy` bounds what an application gets.
+    #[arg(long, value_name = "SIZE", env = "SEALION_MAX_DISCARDED_BODY", default_value_t = Self::default().max_discarded_body)]
     // Bodies sent by mistake with a GET are small.
     #[default(Size(64 << 10))]
-    pub max_body: Size,
+    pub max_discarded_body: Size,
 
     /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts), for
     /// windows of HTTP/2 and HTTP/3 beyond their first size, and for encoders of `compress`. Beyond it bodies wait in
@@ -164,7 +165,7 @@ overridable!(LimitsConfig {
     max_request_line,
     max_head,
     max_fields,
-    max_body,
+    max_discarded_body,
     max_buffered,
     max_buffered_per_address,
     max_ranges,

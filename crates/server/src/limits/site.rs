@@ -369,7 +369,7 @@ mod tests {
         let config: SiteLimitsConfig = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file(Path::new("x.toml"), text);
         let tables = crate::placeholders::Tables::default();
-        let known = Known { groups: None, tables: &tables, in_response: false };
+        let known = Known::of_request(None, &tables);
         (config.build(known, "site.limits", &mut Zones::default(), &mut problems), problems)
     }
 
@@ -377,7 +377,7 @@ mod tests {
     fn limits_of_one_zone_count_together() {
         let client = Some(IpAddr::from([192, 0, 2, 1]));
         let tables = crate::placeholders::Tables::default();
-        let known = Known { groups: None, tables: &tables, in_response: false };
+        let known = Known::of_request(None, &tables);
         let (mut zones, text) = (Zones::default(), "requests_per_second = 1\nburst = 2\nzone = 'login'");
         let mut problems = Problems::of_file(Path::new("x.toml"), text);
         let mut build = |text: &str| {

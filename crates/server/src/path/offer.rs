@@ -37,16 +37,16 @@ impl KernelOffer {
         &self.probe
     }
 
-    /// Checks that the kernel supports the operator's choice.
+    /// Checks that the kernel supports the operator's choice. `setting`: the choice as it was given.
     ///
     /// # Errors
-    /// `--ktls always` on a kernel without kernel TLS; the message gives the reason.
-    pub fn check(&self, mode: KtlsMode) -> Result<(), String> {
+    /// `ktls = "always"` on a kernel without kernel TLS; the message gives the reason.
+    pub fn check(&self, mode: KtlsMode, setting: &str) -> Result<(), String> {
         if mode != KtlsMode::Always || self.probe.any_tx() {
             return Ok(());
         }
         let why = explain(&self.probe).unwrap_or_else(|| self.probe.to_string());
-        Err(format!("--ktls always: this kernel has no kernel TLS. {why}"))
+        Err(format!("{setting}: this kernel has no kernel TLS. {why}"))
     }
 
     /// The kernel's offer for a connection of this version and AEAD.
@@ -140,10 +140,14 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused_with_the_reason() {
         let kernel = KernelOffer::new(sealion_ktls::probe::probe());
-        assert_eq!((kernel.check(KtlsMode::Auto), kernel.check(KtlsMode::Never)), (Ok(()), Ok(())));
-        match kernel.check(KtlsMode::Always) {
+        let check = |mode| kernel.check(mode, "server.ktls");
+        assert_eq!((check(KtlsMode::Auto), check(KtlsMode::Never)), (Ok(()), Ok(())));
+        match check(KtlsMode::Always) {
             Ok(()) => assert!(kernel.probe().any_tx()),
-            Err(why) => assert!(!kernel.probe().any_tx() && why.contains("this kernel has no kernel TLS"), "{why}"),
+            Err(why) => assert!(
+                !kernel.probe().any_tx() && why.starts_with("server.ktls: this kernel has no kernel TLS"),
+                "{why}"
+            ),
         }
     }
 

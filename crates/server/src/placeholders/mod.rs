@@ -69,6 +69,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) tables: &'a Tables,
     /// How another route led to the path. `None`: the client asked for it.
     pub(crate) led: Option<Led>,
+    /// The user whose password was checked.
+    pub(crate) user: Option<&'a str>,
     /// The fields of a server's response.
     pub(crate) upstream: Option<&'a HeaderMap>,
     /// The media type of the response, without parameters.
@@ -98,6 +100,7 @@ impl<'a> Asked<'a> {
             groups: None,
             tables,
             led: None,
+            user: None,
             upstream: None,
             media_type: None,
             looked_up: None,

@@ -15,8 +15,18 @@ use crate::values::{At, Problems};
 pub(crate) struct Known<'a> {
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) tables: &'a Tables,
-    /// Whether the response of a server is there.
-    pub(crate) in_response: bool,
+    pub(crate) stage: Stage,
+}
+
+/// How far a request has come when a text is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its head is known.
+    Request,
+    /// Its guards let it pass to a server.
+    Forwarded,
+    /// The server's response is there.
+    Response,
 }
 
 /// Names without a parameter.
@@ -41,15 +51,17 @@ const PLAIN: [(&str, Source); 17] = [
 ];
 
 /// Names of other servers, and what they are called here.
-const OF_OTHERS: [(&str, &str); 13] = [
+const OF_OTHERS: [(&str, &str); 15] = [
     ("args", "query"),
     ("client_ip", "client"),
     ("document_uri", "path"),
+    ("http.auth.user.id", "user"),
     ("http_host", "authority"),
     ("query_string", "query"),
     ("raw_query", "query"),
     ("remote_addr", "client"),
     ("remote_host", "client"),
+    ("remote_user", "user"),
     ("request_method", "method"),
     ("request_uri", "uri"),
     ("server_name", "host"),
@@ -122,7 +134,22 @@ impl Template {
     }
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    /// The names of a text that is filled from the head of a request.
+    pub(crate) fn of_request(groups: Option<&'a Groups>, tables: &'a Tables) -> Self {
+        Known { groups, tables, stage: Stage::Request }
+    }
+
+    /// The same, and the user: for a field of the request that a server gets.
+    pub(crate) fn of_forwarded(groups: &'a Groups, tables: &'a Tables) -> Self {
+        Known { groups: Some(groups), tables, stage: Stage::Forwarded }
+    }
+
+    /// The same, and fields of the server's response: for a field of the response.
+    pub(crate) fn of_response(groups: &'a Groups, tables: &'a Tables) -> Self {
+        Known { groups: Some(groups), tables, stage: Stage::Response }
+    }
+
     /// The piece for a name, or the reason why the name is wrong.
     fn piece(&self, name: &str) -> Result<Piece, String> {
         if let Some((_, source)) = PLAIN.iter().find(|(own, _)| *own == name) {
@@ -157,7 +184,7 @@ impl Known<'_> {
                     value.ok_or_else(|| format!("{{{name}}}: the environment has no variable {variable}: set it"))?;
                 return Ok(Piece::Text(value.into()));
             }
-            Some(("upstream.header", field)) if self.in_response => match HeaderName::try_from(field) {
+            Some(("upstream.header", field)) if self.stage == Stage::Response => match HeaderName::try_from(field) {
                 Ok(field) => Source::UpstreamField(field),
                 Err(_) => return Err(self.unknown(name)),
             },
@@ -165,6 +192,11 @@ impl Known<'_> {
                 return Err(format!("{{{name}}} is known only in fields of the response of a proxy: remove it here"));
             }
             _ if self.groups.is_some_and(|groups| groups.has(name)) => Source::NamedGroup(name.into()),
+            _ if name == "user" && self.stage == Stage::Forwarded => Source::User,
+            _ if name == "user" => {
+                let what = "{user} is known only in request_headers of a proxy, behind basic_auth: remove it here";
+                return Err(what.to_owned());
+            }
             _ => return Err(self.unknown(name)),
         };
         Ok(Piece::Value(source))
@@ -188,7 +220,8 @@ impl Known<'_> {
         if let Some((_, own)) = OF_OTHERS.iter().find(|(other, _)| *other == name) {
             return format!("{{{name}}} is not a placeholder: write {{{own}}}");
         }
-        let plain = PLAIN.iter().map(|(own, _)| (*own).to_owned());
+        let user = (self.stage == Stage::Forwarded).then_some("user");
+        let plain = PLAIN.iter().map(|(own, _)| *own).chain(user).map(str::to_owned);
         let parameter = name.rsplit_once('.').map_or("NAME", |(_, parameter)| parameter);
         let known = WITH_PARAMETER.iter().filter(|family| !matches!(**family, "map" | "split"));
         let families = known.map(|family| format!("{family}.{parameter}"));

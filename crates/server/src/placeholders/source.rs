@@ -52,6 +52,8 @@ pub(super) enum Source {
     Map(usize),
     /// A table `[[split]]`, by its place.
     Split(usize),
+    /// The user whose password was checked; empty without one.
+    User,
     /// A field of the server's response.
     UpstreamField(HeaderName),
     /// The media type of the response; empty before there is one.
@@ -81,6 +83,7 @@ impl Source {
             | Self::Cookie(_)
             | Self::Group(_)
             | Self::NamedGroup(_)
+            | Self::User
             | Self::UpstreamField(_)
             | Self::MediaType => false,
         }
@@ -155,6 +158,7 @@ impl Source {
             Self::NamedGroup(name) => return Ok(append_group(asked, out, |captures| captures.name(name))),
             Self::Map(place) => asked.tables.append_mapped(*place, asked, form, out)?,
             Self::MediaType => out.extend_from_slice(asked.media_type.unwrap_or_default()),
+            Self::User => out.extend_from_slice(asked.user.unwrap_or_default().as_bytes()),
             Self::Split(place) => asked.tables.append_share(*place, asked, out)?,
             Self::UpstreamField(name) => {
                 let values = asked.upstream.into_iter().flat_map(|fields| fields.get_all(name));

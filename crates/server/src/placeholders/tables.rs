@@ -185,7 +185,7 @@ impl Tables {
 
 impl Map {
     fn build(config: &MapConfig, tables: &Tables, problems: &mut Problems) -> Option<Self> {
-        let known = Known { groups: None, tables, in_response: false };
+        let known = Known::of_request(None, tables);
         let from = Template::parse(&config.from, known, "map.from", problems);
         let default = match &config.default {
             None => Some(Template::literal("")),
@@ -298,7 +298,7 @@ const REGEX_SIZE: usize = 10 << 20;
 
 impl Split {
     fn build(config: &SplitConfig, tables: &Tables, problems: &mut Problems) -> Option<Self> {
-        let known = Known { groups: None, tables, in_response: false };
+        let known = Known::of_request(None, tables);
         let from = Template::parse(&config.from, known, "split.from", problems)?;
         let mut shares: Vec<_> = config.shares.iter().collect();
         // The rest comes last.

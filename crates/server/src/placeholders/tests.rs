@@ -69,7 +69,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
         ..Groups::default()
     };
     let mut problems = Problems::of_arguments();
-    let known = Known { groups: Some(&groups), tables: &tables, in_response: false };
+    let known = Known::of_request(Some(&groups), &tables);
     let template = Template::parse(&at(text), known, "key", &mut problems);
     let template = template.unwrap_or_else(|| panic!("{problems}"));
     let target = "/a%20b/c//d;e?x=1%262&y&x=3";
@@ -182,9 +182,11 @@ fn unknown_names_are_refused_with_the_nearest() {
         ("{host", "has { without }"),
         ("{env.SEALION_NO_SUCH_VARIABLE}", "has no variable SEALION_NO_SUCH_VARIABLE"),
         ("{upstream.header.x}", "only in fields of the response of a proxy"),
+        ("{user}", "only in request_headers of a proxy"),
+        ("{remote_user}", "write {user}"),
     ] {
         let mut problems = Problems::of_file("f".as_ref(), "a = 1");
-        let known = Known { groups: Some(&groups), tables: &tables, in_response: false };
+        let known = Known::of_request(Some(&groups), &tables);
         assert!(Template::parse(&at(text), known, "key", &mut problems).is_none(), "{text}");
         assert!(problems.to_string().contains(words), "{text}: {problems}");
     }
@@ -260,7 +262,7 @@ fn directories_lie_beneath_their_root() {
         let tables = &tables;
         let asked = asked(&request, &path, tables);
         let mut problems = Problems::of_arguments();
-        let known = Known { groups: None, tables, in_response: false };
+        let known = Known::of_request(None, tables);
         let template = Template::parse(&at(text), known, "key", &mut problems).unwrap();
         template.render_directory(&asked).map(|directory| String::from_utf8(directory).unwrap())
     };
@@ -310,7 +312,7 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
         };
         let tables = &tables;
         let asked = Asked { client: client.parse().ok(), ..asked(&request, &path, tables) };
-        let known = Known { groups: None, tables, in_response: false };
+        let known = Known::of_request(None, tables);
         let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();
         String::from_utf8(template.render(&asked, Form::Plain).unwrap().into_owned()).unwrap()
     };

@@ -53,7 +53,7 @@ impl Prepared {
         let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
         messages::write_as(config.server.log_format);
         messages::log_to_stderr(config.server.log);
-        let kernel = probed_kernel(config.server.ktls)?;
+        let kernel = probed_kernel(config.server.ktls, &args.ktls_setting())?;
         let costs = config.server.costs(&mut problems);
         let metrics_listener = monitor::Listener::bind(&config.metrics, &mut problems, inherited)?;
         // Their problems are found by `build`.
@@ -99,9 +99,9 @@ impl Prepared {
     }
 }
 
-fn probed_kernel(mode: KtlsMode) -> Result<Arc<KernelOffer>, String> {
+fn probed_kernel(mode: KtlsMode, setting: &str) -> Result<Arc<KernelOffer>, String> {
     let kernel = Arc::new(KernelOffer::new(probe::probe()));
-    kernel.check(mode)?;
+    kernel.check(mode, setting)?;
     if mode != KtlsMode::Never {
         kernel.self_check();
     }

@@ -86,7 +86,7 @@ fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement
     // In the order of the start: the sites of a listener are found by its place.
     config.listen.sort_by_key(|own| current.listen.iter().position(|other| other == own));
     privileges::check_roots(&config, args.config.as_deref(), confinement).map_err(Refused::Unusable)?;
-    shared.kernel.check(config.server.ktls).map_err(Refused::Unusable)?;
+    shared.kernel.check(config.server.ktls, &args.ktls_setting()).map_err(Refused::Unusable)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
     let next = build(&config, problems, &shared.tls, rekeys, Some(&before)).map_err(unusable)?;
     // For new accounts. This process may have fewer permissions than at its start.

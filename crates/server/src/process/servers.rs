@@ -16,7 +16,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
@@ -159,7 +159,7 @@ fn judge(caller: u32, user: u32, process: &Process) -> Result<Standing, String> 
     let is_trusted = user == 0 || user == caller;
     match &process.program {
         Program::Gone => return Err("it has ended".to_owned()),
-        Program::Other(path) => return Err(format!("it runs {}", printable(&path.to_string_lossy()))),
+        Program::Other(path) => return Err(other_program(path)),
         Program::Unreadable if !is_trusted => {
             return Err(format!("its program cannot be seen: give the order as its user, with the id {user}"));
         }
@@ -171,6 +171,24 @@ fn judge(caller: u32, user: u32, process: &Process) -> Result<Standing, String> 
         () if !process.users.contains(&user) => Err(format!("another user, with the id {user}, made its socket")),
         () if process.has_privilege => Ok(Standing::Trusted),
         () => Ok(Standing::OfOtherUser),
+    }
+}
+
+/// Says which program a process runs instead of a version of this one.
+fn other_program(theirs: &Path) -> String {
+    let theirs_shown = printable(&theirs.to_string_lossy());
+    let ours = std::env::current_exe().unwrap_or_default();
+    match theirs.file_name() == ours.file_name() {
+        true => format!(
+            "it runs {theirs_shown}, which belongs neither to root nor to the owner of {}, or which others may write",
+            ours.display()
+        ),
+        false => {
+            let name = ours.file_name().unwrap_or_default().to_string_lossy();
+            format!(
+                "it runs {theirs_shown}, and a server is known by the file name of this command, {name}: rename the file of this command"
+            )
+        }
     }
 }
 

@@ -4,8 +4,10 @@
 //! `/upload/x.jpg/y.php`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use schemars::JsonSchema;
 use sealion_http::path::SitePath;
@@ -107,8 +109,8 @@ impl FastcgiConfig {
             return None;
         }
         let path = problems.resolve(root);
-        let opened = std::path::absolute(&path).map_err(|error| error.to_string());
-        let opened = opened.and_then(|path| Ok((Root::open(&path).map_err(|error| error.to_string())?, path)));
+        let opened = Root::open(&path).map_err(|error| error.to_string());
+        let opened = opened.and_then(|root| Ok((root, without_dots(&path).map_err(|error| error.to_string())?)));
         let (opened, path) = match opened {
             Ok(found) => found,
             Err(error) => {
@@ -132,6 +134,21 @@ impl FastcgiConfig {
     fn is_script(&self, name: &[u8]) -> bool {
         is_script(&self.extensions, name)
     }
+}
+
+/// The absolute path of a directory, without `.` and `..`: php-fpm opens no script whose name has these. Behind a symbolic link `..` is another
+/// directory than the text says; then links are resolved.
+fn without_dots(directory: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(directory)?;
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    let id = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    if id(&plain).ok() == Some(id(&path)?) { Ok(plain) } else { fs::canonicalize(path) }
 }
 
 /// Variables beside the variables that are made for each request.
@@ -289,6 +306,31 @@ mod tests {
                 })
                 .collect();
             assert_eq!(shown, expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn scripts_have_the_path_of_their_directory_without_dots() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("srv/blog")).unwrap();
+        fs::create_dir_all(top.join("far/deep")).unwrap();
+        std::os::unix::fs::symlink("far/deep", top.join("link")).unwrap();
+        std::os::unix::fs::symlink("blog", top.join("srv/current")).unwrap();
+        for (root, expected) in [
+            ("srv/blog", "srv/blog"),
+            ("srv/./blog/", "srv/blog"),
+            ("srv/../srv/blog", "srv/blog"),
+            ("far/../srv/current", "srv/current"),
+            ("link", "link"),
+            ("link/..", "far"),
+            ("link/../../srv/current", "srv/blog"),
+        ] {
+            let root = At { value: top.join(root), span: 0..0 };
+            let scripts =
+                FastcgiConfig::default().build(Some(&root), "fastcgi", &mut Problems::of_arguments()).unwrap();
+            let expected = top.join(expected);
+            assert_eq!(*scripts.root_path, *expected.as_os_str().as_encoded_bytes(), "{:?}", root.value);
         }
     }
 

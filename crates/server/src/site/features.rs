@@ -119,7 +119,7 @@ impl SiteConfig {
         let waiting = &Arc::clone(&context.upstreams.waiting);
         let compression = around.map(|around| (&around.settings.compress, &around.route.features.compression));
         let upstreams = &mut *context.upstreams;
-        let known = Known { groups: Some(groups), tables: &context.tables, in_response: false };
+        let known = Known::of_request(Some(groups), &context.tables);
         Features {
             anonymous: !self.server_header,
             // A whole site without a log has no log that a line could be missing from.
@@ -133,11 +133,9 @@ impl SiteConfig {
             satisfies_any: self.satisfy == Satisfy::Any,
             cors: inherit!(cors, |config| config.build(&name("cors"), problems)),
             early_hints: inherit!(early_hints, |links| early_hints::build(links, &name("early_hints"), problems)),
-            basic_auth: inherit!(basic_auth, |config| {
-                config.clone().into_table()?.build(&name("basic_auth"), problems)
-            }),
+            basic_auth: inherit!(basic_auth, |config| { config.table()?.build(&name("basic_auth"), problems) }),
             forward_auth: inherit!(forward_auth, |config| {
-                config.clone().into_table()?.build(upstreams, known, &name("forward_auth"), problems)
+                config.table()?.build(upstreams, known, &name("forward_auth"), problems)
             }),
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             extensions: match around {

@@ -23,7 +23,7 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
         security: file.security_headers,
         hsts: &file.hsts,
         plain: false,
-        known: Known { groups: None, tables: &tables, in_response: false },
+        known: Known::of_request(None, &tables),
     };
     (config.build("site", &mut problems), problems)
 }

@@ -129,7 +129,13 @@ impl Page {
                 Ok(Found::Directory) => "names a directory: name the file".to_owned(),
                 Err(NotOpened::Unresolved(unresolved)) => {
                     let cause = unresolved.cause.map_or_else(|| "no such file".to_owned(), |cause| cause.to_string());
-                    format!("{cause}: the path is relative to the root of the site")
+                    match root.has_files() {
+                        true => format!(
+                            "{cause}: {}",
+                            root.path().join(String::from_utf8_lossy(path.as_bytes()).as_ref()).display()
+                        ),
+                        false => format!("{cause}: the site has no root: set root"),
+                    }
                 }
                 Err(NotOpened::Waits) => "cannot be opened without blocking".to_owned(),
             },
@@ -287,7 +293,7 @@ mod tests {
         ] {
             let mut problems = Problems::of_file("f".as_ref(), text);
             let tables = crate::placeholders::Tables::default();
-            let known = Known { groups: None, tables: &tables, in_response: false };
+            let known = Known::of_request(None, &tables);
             let pages = ErrorPages::build(&toml::from_str(text).unwrap(), &root, known, "error_pages", &mut problems);
             assert_eq!(pages.is_some(), expected.is_empty());
             assert!(problems.to_string().starts_with(expected), "{problems}");

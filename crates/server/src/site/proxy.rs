@@ -450,7 +450,7 @@ impl Rule {
         if !self.request.is_empty() {
             apply(&self.request, fields.map_mut());
         }
-        let asked = self.asked(request, path.decoded(), &inbound);
+        let asked = Asked { user: inbound.user.as_deref(), ..self.asked(request, path.decoded(), &inbound) };
         if !self.request_values.is_empty() {
             fill(&self.request_values, &asked, fields.map_mut())?;
         }

@@ -172,7 +172,7 @@ impl CacheRuleConfig {
 
     /// The values of keys.
     pub(super) fn values(&self, tables: &Tables, key: &str, problems: &mut Problems) -> Box<[Template]> {
-        let known = Known { groups: None, tables, in_response: false };
+        let known = Known::of_request(None, tables);
         let key = format!("{key}.key_values");
         let mut parse = |text: &At<String>| {
             let template = Template::parse(text, known, &key, problems)?;

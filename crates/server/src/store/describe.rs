@@ -219,9 +219,9 @@ impl Store {
             matches!(name.as_str(), "etag" | "last-modified" | "cache-control" | "cache-tag" | "content-range")
         };
         let named = fields.iter().filter(|(name, _)| is_named(name));
-        let named: Vec<_> =
-            named.map(|(name, value)| format!("{name}: {}", printable(&String::from_utf8_lossy(value)))).collect();
-        format!("status {status}, {} octets, {state}{verdict}; {}", footer.body, named.join("; "))
+        let named: String =
+            named.map(|(name, value)| format!("; {name}: {}", printable(&String::from_utf8_lossy(value)))).collect();
+        format!("status {status}, {} octets, {state}{verdict}{named}", footer.body)
     }
 
     fn describe_variants(&self, names: &[String], hashes: &[u128]) -> String {

@@ -390,7 +390,13 @@ impl FromStr for ServerUrl {
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(format!("{shown:?} has a path: the path of a rule decides; write {shown:?} up to the host"));
+            let path = &authority[authority.find(['/', '?', '#']).unwrap_or_default()..];
+            let path = path.split(['?', '#']).next().unwrap_or_default();
+            let remedy = match path {
+                "" => String::new(),
+                path => format!(", and to_prefix = {path:?} in the rule"),
+            };
+            return Err(format!("{shown:?} has a path: write it up to the host{remedy}"));
         }
         if authority.contains('@') {
             return Err(format!("{shown:?} has a user: set the field Authorization in the rule's request_headers"));

@@ -134,6 +134,8 @@ pub(crate) struct Inbound {
     pub(crate) fields: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Takes interim responses to it. `None`: the client wants none.
     pub(crate) interim: Option<InterimSender>,
+    /// The user whose password was checked.
+    pub(crate) user: Option<Box<str>>,
     /// The script that answers it, where servers speak FastCGI.
     pub(crate) script: Option<Box<Script>>,
     /// Its sender is dropped when the client leaves: forwarding ends then. `None`: no sign comes.
@@ -173,6 +175,7 @@ impl Inbound {
             protocol: self.protocol,
             fields: Vec::new(),
             interim: None,
+            user: None,
             script: None,
             gone: None,
             span: self.span.clone(),

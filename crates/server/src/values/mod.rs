@@ -27,7 +27,7 @@ pub(crate) use random::random_bits;
 #[cfg(any(test, fuzzing))]
 pub(crate) use secret::MARK as SECRET_MARK;
 pub(crate) use secret::{Secret, SecretUrl, shown_url};
-pub(crate) use short::Short;
+pub(crate) use short::{NOT_ENOUGH, Off, Short};
 #[cfg(any(feature = "acme", feature = "otlp"))]
 pub(crate) use text::one_line;
 pub(crate) use text::printable;

@@ -9,7 +9,7 @@ use serde::de::value::{
     BoolDeserializer, I64Deserializer, MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer,
 };
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A short form, or a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -78,6 +78,28 @@ impl<S, T> Short<S, T> {
         }
     }
 }
+
+/// `false` beside a table that has a key without a default: `true` would not say which value it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Off;
+
+impl Serialize for Off {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(false)
+    }
+}
+
+impl<'de> Deserialize<'de> for Off {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match bool::deserialize(deserializer)? {
+            false => Ok(Off),
+            true => Err(Error::custom(NOT_ENOUGH)),
+        }
+    }
+}
+
+/// The error for `true` in place of a table.
+pub(crate) const NOT_ENOUGH: &str = "is not enough";
 
 impl<T> From<Option<T>> for Short<bool, T> {
     fn from(table: Option<T>) -> Self {

@@ -67,7 +67,7 @@ fn values_that_cannot_be_are_refused_with_what_to_write() {
     bad_usage(&["--max-request-line", "10"], &["--max-request-line", "from 256 to 1048576"]);
     bad_usage(&["--max-head", "1g"], &["--max-head", "from 256 to 1048576"]);
     bad_usage(&["--max-fields", "257"], &["--max-fields", "1..=256"]);
-    bad_usage(&["--max-body", "-1"], &["-1"]);
+    bad_usage(&["--max-discarded-body", "-1"], &["-1"]);
     bad_usage(&["--max-ranges", "many"], &["--max-ranges"]);
     bad_usage(&["--max-records-per-key", "63"], &["--max-records-per-key", "64..="]);
     bad_usage(&["--no-such-option"], &["--no-such-option"]);
@@ -285,7 +285,7 @@ fn help_names_every_limit_with_its_default() {
         ("--max-request-line <BYTES>", "[default: 8192]"),
         ("--max-head <BYTES>", "[default: 32768]"),
         ("--max-fields <N>", "[default: 100]"),
-        ("--max-body <SIZE>", "[default: 64KiB]"),
+        ("--max-discarded-body <SIZE>", "[default: 64KiB]"),
         ("--max-buffered <SIZE>", "[default: 256MiB]"),
         (
             "--max-buffered-per-address <SIZE>",

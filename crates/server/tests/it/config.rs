@@ -24,7 +24,10 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
             "[limits]\nrequest_timeout = '18446744073709551615s'\n",
             &["sealion.toml:7: limits.request_timeout: ", "87600h or less"],
         ),
-        ("[limits]\nmax_body = 9223372036854775807\n", &["sealion.toml:7: limits.max_body: ", "1024TiB or less"]),
+        (
+            "[limits]\nmax_discarded_body = 9223372036854775807\n",
+            &["sealion.toml:7: limits.max_discarded_body: ", "1024TiB or less"],
+        ),
         ("[server]\nfile_cache_age = '1000000h'\n", &["sealion.toml:7: server.file_cache_age: ", "87600h or less"]),
         ("[site.hsts]\nmax_age = '100000000000d'\n", &["max_age: ", "or less"]),
         ("[[site]]\nnames = ['b']\nroot = '/no/such'\n", &["sealion.toml:8: site.root: ", "/no/such", "create it"]),
@@ -34,7 +37,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[privileges]\nuser = 'no-such-user'\n", &["there is no user no-such-user", "useradd"]),
         ("[server]\naccess_log = 'a.log'\n", &["server.access_log: ", "it is a table of its own: write [access_log]"]),
         ("[access_log]\nplace = 'a.log'\n", &["access_log.place: unknown field `place`, expected one of", "`to`"]),
-        ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a text: write it in quotes"]),
+        ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a word in quotes: write \"1.2\" or \"1.3\""]),
         ("[cache]\ndirectories = ['c']\nsize = '0B'\n", &["cache.size: is 0", "remove [cache]"]),
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),
         (

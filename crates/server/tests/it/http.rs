@@ -478,7 +478,7 @@ fn requests_arrive_in_any_pieces() {
 fn request_bodies_are_drained_or_end_the_connection() {
     let site = Site::new();
     site.add("f", "content");
-    let server = site.serve_from_user_space(&["--max-body", "1000"]);
+    let server = site.serve_from_user_space(&["--max-discarded-body", "1000"]);
     let mut client = site.connect(&server);
     let content = "x".repeat(1000);
     let chunked = format!("1f4;ext=1\r\n{}\r\n0\r\nTrailer: x\r\n\r\n", &content[..500]);

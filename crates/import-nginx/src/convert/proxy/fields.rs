@@ -40,12 +40,12 @@ impl Fields {
 }
 
 /// The fields that requests get, and the rule's `host`. `proxy_host`: the value of `$proxy_host`, as a `host`. `is_cached`: whether responses are stored,
-/// whose requests all have the same fields.
+/// whose requests all have the same fields. `has_user`: whether each request has a password that was checked.
 pub(super) fn of_requests(
     context: &mut Context,
     directives: &[&Directive],
     proxy_host: &str,
-    (variables, is_cached): (&Variables, bool),
+    (variables, is_cached, has_user): (&Variables, bool, bool),
 ) -> (Fields, String) {
     let (mut fields, mut host) = (Fields::default(), proxy_host.to_owned());
     let mut sent = std::collections::HashSet::new();
@@ -92,6 +92,10 @@ pub(super) fn of_requests(
                 directive,
                 "a field is sent once: write one list, or let the application read another name",
             );
+        }
+        if plain == "$remote_user" && has_user && !is_cached {
+            fields.set(name, "{user}");
+            continue;
         }
         match variables.value_of(context, &value_of(&plain)) {
             Ok(value) if is_value(&value) && !(is_cached && value.contains('{')) => fields.set(name, &value),

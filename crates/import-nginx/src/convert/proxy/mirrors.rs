@@ -77,7 +77,7 @@ fn mirror(
     let mut table = toml::Table::new();
     table.insert("to".to_owned(), server.name.into());
     let own: Vec<_> = level.all("proxy_set_header").into_iter().filter(|field| !is_of_content(field)).collect();
-    let (of_copy, host) = fields::of_requests(context, &own, &server.host, (place.variables, false));
+    let (of_copy, host) = fields::of_requests(context, &own, &server.host, (place.variables, false, false));
     table.insert("host".to_owned(), host.into());
     if let Some(fields) = without_others(of_copy, requests.fields, &own) {
         table.insert("request_headers".to_owned(), fields);

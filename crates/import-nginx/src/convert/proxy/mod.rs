@@ -408,7 +408,10 @@ fn rule(
     let set: Vec<_> =
         all("proxy_set_header").into_iter().filter(|field| guards::source_of(field, &sets).is_none()).collect();
     let cache = cache::of_rule(context, &all);
-    let (of_requests, host) = fields::of_requests(context, &set, &target.host, (place.variables, cache.is_some()));
+    let is_any = level.last("satisfy").is_some_and(|satisfy| satisfy.first() == "any");
+    let has_user = !is_any && level.last("auth_basic").is_some_and(|realm| realm.first() != "off");
+    let (of_requests, host) =
+        fields::of_requests(context, &set, &target.host, (place.variables, cache.is_some(), has_user));
     if !is_grpc {
         let forwarding = redirects::Forwarding { place, url, has_variable: pass.first().contains('$') };
         redirects::write(context, table, &forwarding, &all);

@@ -54,6 +54,10 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode, String> {
     let probe = probe::probe();
     let suites: Vec<_> =
         combinations().map(|(version, aead)| ((version, aead), probe.tx(version, aead.cipher()).is_ok())).collect();
+    let absent = || probe.explain().unwrap_or_else(|| probe.to_string()).replace('\n', " ");
+    if suites.iter().all(|(_, kernel)| !kernel) {
+        eprintln!("sealion: this kernel has no kernel path to measure; nothing will be stored. {}", absent());
+    }
     // A separate thread, because later threads would inherit the main thread's pinning.
     let seconds = args.seconds;
     let measured = std::thread::spawn(move || measure_all(&suites, seconds))
@@ -62,7 +66,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode, String> {
 
     let suites: Vec<_> = measured.iter().filter_map(Measured::costs).collect();
     let made = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    let absent = suites.is_empty().then(|| probe.explain().unwrap_or_else(|| probe.to_string()).replace('\n', " "));
+    let absent = suites.is_empty().then(absent);
     let mut report = Report { machine: Machine::this(), made, suites: measured, no_kernel_path: absent, stored: None };
     // Store nothing without a kernel path: loading a module may provide one later on the same kernel.
     if report.no_kernel_path.is_none() {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use flate2::read::GzDecoder;
 
 use super::client::Response;
@@ -38,7 +37,8 @@ pub(super) fn differences(request: &Request, nginx: &Outcome, sealion: &Outcome)
     }
     let (their, our) = (decoded(theirs), decoded(ours));
     if !is_builtin && their != our {
-        lines.push(line("content", &shown(&their), &shown(&our)));
+        let from = first_difference(&their, &our);
+        lines.push(line("content", &shown(&their, from), &shown(&our, from)));
     }
     lines
 }
@@ -128,20 +128,26 @@ fn decoded(response: &Response) -> Vec<u8> {
     }
 }
 
-/// A short text, or length and digest.
-fn shown(content: &[u8]) -> String {
-    match std::str::from_utf8(content) {
-        Ok(text) if text.len() <= MAX_SHOWN => format!("{text:?}"),
-        _ => {
-            let digest = digest(&SHA256, content);
-            let digits: String = digest.as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{} bytes (SHA-256 {digits}…)", content.len())
-        }
-    }
+/// The first byte that two contents, of which one is long, do not have in common. `None`: both are short texts, which are shown whole.
+fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+    let is_short = |content: &[u8]| content.len() <= MAX_SHOWN && std::str::from_utf8(content).is_ok();
+    let common = || one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    (!is_short(one) || !is_short(other)).then(common)
 }
 
-/// Longer contents are shown by their digest. GUESS.
+/// The content, or its length and a part of it. `from`: see [`first_difference`].
+fn shown(content: &[u8], from: Option<usize>) -> String {
+    let Some(from) = from else { return format!("{:?}", String::from_utf8_lossy(content)) };
+    let part = &content[from..content.len().min(from + MAX_PART)];
+    let more = if from + part.len() < content.len() { "…" } else { "" };
+    format!("{} bytes, from byte {from} \"{}\"{more}", content.len(), part.escape_ascii())
+}
+
+/// Of longer contents a part is shown. GUESS.
 const MAX_SHOWN: usize = 300;
+
+/// The length of that part. GUESS: a word or two show which page it is.
+const MAX_PART: usize = 60;
 
 /// Fields of the connection, of the moment, or with a form of its own in each server.
 const IGNORED: [&str; 20] = [
@@ -219,7 +225,13 @@ mod tests {
         );
         assert_eq!(between(Err("closed".into()), response(403, &[], "")), ["status: nginx none (closed), sealion 403"]);
         let long = |c: &str| response(200, &[], &c.repeat(1000));
-        assert!(between(long("a"), long("b"))[0].starts_with("content: nginx 1000 bytes (SHA-256 41edece42d63…), "));
+        assert_eq!(
+            between(response(200, &[], "a"), long("a")),
+            ["content: nginx 1 bytes, from byte 1 \"\", sealion 1000 bytes, from byte 1 \"".to_owned()
+                + &"a".repeat(60)
+                + "\"…"]
+        );
+        assert!(between(long("a"), long("b"))[0].contains("sealion 1000 bytes, from byte 0 \"bbb"));
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub(super) struct Comparison<'a> {
 pub(super) fn run(comparison: &Comparison<'_>) -> Result<ExitCode, String> {
     let file = comparison.requests;
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let requests = requests::parse(&text).map_err(|error| format!("{}:{error}", file.display()))?;
+    let at_file = |wrong: String| wrong.lines().map(|line| format!("{}:{line}", file.display())).collect::<Vec<_>>();
+    let requests = requests::parse(&text).map_err(|wrong| at_file(wrong).join("\n"))?;
     let servers = servers::start(&Setup {
         nginx_config: comparison.nginx_config,
         sealion_config: comparison.sealion_config,
@@ -50,7 +51,7 @@ pub(super) fn run(comparison: &Comparison<'_>) -> Result<ExitCode, String> {
     let mut report = String::new();
     let (mut differing, mut doubtful) = (0, 0);
     for request in &requests {
-        let compared = compare(request, &servers, &client).map_err(|error| format!("{}: {error}", request.line))?;
+        let compared = compare(request, &servers, &client);
         differing += usize::from(!compared.differences.is_empty());
         doubtful += usize::from(compared.doubt.is_some());
         let lines: Vec<_> = compared.differences.into_iter().chain(compared.doubt).collect();
@@ -78,9 +79,14 @@ struct Compared {
     doubt: Option<String>,
 }
 
-fn compare(request: &Request, servers: &Started, client: &Client) -> Result<Compared, String> {
+fn compare(request: &Request, servers: &Started, client: &Client) -> Compared {
     let Some(nginx) = servers.nginx.at(request.port) else {
-        return Err(format!("no server of nginx listens on port {}", request.port));
+        let none = format!(
+            "no server of nginx listens on port {}: write one of its ports into the URL: {}",
+            request.port,
+            servers.nginx.ports().join(", ")
+        );
+        return Compared { differences: vec![none], doubt: None };
     };
     let theirs = client.ask(request, nginx).map(|response| servers.nginx.with_original_ports(response));
     let ours = match servers.sealion.at(request.port) {
@@ -89,7 +95,7 @@ fn compare(request: &Request, servers: &Started, client: &Client) -> Result<Comp
     };
     let differences = differences(request, &theirs, &ours);
     let doubt = doubt(&theirs, &ours).filter(|_| differences.is_empty());
-    Ok(Compared { differences, doubt })
+    Compared { differences, doubt }
 }
 
 /// The exit code when a response differs; no code of a conversion.

@@ -20,11 +20,18 @@ pub(super) struct Request {
 /// Reads the lines. Empty lines, and lines that begin with `#`, are left out.
 ///
 /// # Errors
-/// A line is not a request; the message begins with its number.
+/// Lines are no requests; the message has a line for each, which begins with its number.
 pub(super) fn parse(text: &str) -> Result<Vec<Request>, String> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let requests = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    requests.map(|(at, line)| Request::parse(line).map_err(|error| format!("{at}: {error}"))).collect()
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    for (at, line) in requests {
+        match Request::parse(line) {
+            Ok(request) => found.push(request),
+            Err(error) => wrong.push(format!("{at}: {error}")),
+        }
+    }
+    if wrong.is_empty() { Ok(found) } else { Err(wrong.join("\n")) }
 }
 
 impl Request {
@@ -138,6 +145,11 @@ mod tests {
             let error = parse(line).unwrap_err();
             assert!(error.starts_with(words), "{error}");
         }
+    }
+
+    #[test]
+    fn all_wrong_lines_are_told() {
+        assert_eq!(parse("GET\nGET http://a.test/\nGET /x").unwrap_err().lines().count(), 2);
     }
 
     #[test]

@@ -43,6 +43,14 @@ impl Server {
         listeners.find(|listener| listener.host == "*").or(first).map(|listener| listener.to)
     }
 
+    /// The ports that it has in production.
+    pub(super) fn ports(&self) -> Vec<String> {
+        let mut ports: Vec<u16> = self.listeners.iter().map(|listener| listener.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports.iter().map(u16::to_string).collect()
+    }
+
     /// The response that the server in production would send: with its ports in the place of loopback's.
     pub(super) fn with_original_ports(&self, mut response: Response) -> Response {
         let original = |text: &str| {

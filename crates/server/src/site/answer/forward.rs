@@ -59,7 +59,8 @@ impl Answering<'_> {
             return rehearsal.forward(rule.upstream_name()).into();
         }
         inbound.is_compressed = self.route.features.compression.is_some();
-        let sent = inbound.take_for_server();
+        let mut sent = inbound.take_for_server();
+        sent.user.clone_from(user);
         let mut response = match self.hides_range() {
             false => in_box(|| rule.forward(self.request, forwarded, sent, inbound)).await,
             true => Box::pin(self.forward_whole(rule, forwarded, sent, inbound)).await,

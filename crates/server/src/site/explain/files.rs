@@ -1,11 +1,13 @@
 //! The file of a request, as the disk has it now: indexes, names with an extension, the listing, the fallback.
 
+use std::fs::Metadata;
+
 use sealion_http::path::SitePath;
 
 use super::super::fallback;
 use super::super::route::{FileLocation, Route};
 use super::{Ending, Next, Step, Way, name_of};
-use crate::files::resolve::Wait;
+use crate::files::resolve::{NotOpened, Unresolved, Wait};
 use crate::placeholders::{Asked, Led};
 use crate::site::clean_urls::TrailingSlash;
 
@@ -32,7 +34,7 @@ impl<'a> Way<'a> {
     pub(super) fn explain_files(&mut self, step: &Step<'a>, path: &SitePath<'_>, asked: &Asked<'_>) -> Next<'a> {
         match self.find(step, path, asked) {
             Found::Next(next) => next,
-            Found::Missing(tried) => Next::Answer(self.missing(step.route, path, &tried)),
+            Found::Missing(tried) => Next::Answer(self.missing(step.route, path, asked, &tried)),
         }
     }
 
@@ -137,8 +139,11 @@ impl<'a> Way<'a> {
     }
 
     /// The answer where no file is.
-    fn missing(&self, route: &Route, path: &SitePath<'_>, tried: &[String]) -> Ending {
-        let none = format!("there is no {}", tried.join(", "));
+    fn missing(&self, route: &Route, path: &SitePath<'_>, asked: &Asked<'_>, tried: &[String]) -> Ending {
+        let none = match self.metadata(route, path, asked) {
+            Some(Err(Unresolved { cause: Some(cause), .. })) => format!("{}: {cause}", self.shown(route, path, asked)),
+            _ => format!("there is no {}", tried.join(", ")),
+        };
         let Some(page) = route.features.fallback.as_deref() else { return self.with_page(route, 404, &none) };
         let accept = self.request.fields.singleton("accept").value();
         match fallback::applies(path.as_bytes(), accept) {
@@ -151,9 +156,16 @@ impl<'a> Way<'a> {
     }
 
     fn entry(&self, route: &Route, path: &SitePath<'_>, asked: &Asked<'_>) -> Entry {
-        let Some(FileLocation { files, path: beneath, .. }) = route.locate(path, || Asked { path, ..*asked }) else {
-            return Entry::Missing;
-        };
+        match self.metadata(route, path, asked) {
+            Some(Ok(metadata)) if metadata.is_dir() => Entry::Directory,
+            Some(Ok(metadata)) if metadata.is_file() && !path.names_directory() => Entry::File,
+            _ => Entry::Missing,
+        }
+    }
+
+    /// The metadata of the entry. `None`: the path is not in the directory of `alias`.
+    fn metadata(&self, route: &Route, path: &SitePath<'_>, asked: &Asked<'_>) -> Option<Result<Metadata, Unresolved>> {
+        let FileLocation { files, path: beneath, .. } = route.locate(path, || Asked { path, ..*asked })?;
         // A script has no file where files are sent.
         let root = files.root();
         let metadata = root.unhidden().map_or_else(
@@ -161,9 +173,9 @@ impl<'a> Way<'a> {
             |unhidden| unhidden.metadata(beneath.as_bytes(), Wait::Yes),
         );
         match metadata {
-            Ok(metadata) if metadata.is_dir() => Entry::Directory,
-            Ok(metadata) if metadata.is_file() && !path.names_directory() => Entry::File,
-            _ => Entry::Missing,
+            Ok(metadata) => Some(Ok(metadata)),
+            Err(NotOpened::Unresolved(why)) => Some(Err(why)),
+            Err(NotOpened::Waits) => None,
         }
     }
 

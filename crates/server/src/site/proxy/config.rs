@@ -227,10 +227,18 @@ impl ProxyConfig {
             false => upstreams.find(&self.upstream, &upstream_key, problems),
         };
         let host = Host::parse(self.host.as_ref(), upstream.as_deref(), &format!("{key}.host"), problems);
-        let mut known = Known { groups: Some(groups), tables, in_response: false };
-        let request = self.fields(&self.request_headers, known, &format!("{key}.request_headers"), problems);
-        known.in_response = true;
-        let response = self.fields(&self.response_headers, known, &format!("{key}.response_headers"), problems);
+        let request = self.fields(
+            &self.request_headers,
+            Known::of_forwarded(groups, tables),
+            &format!("{key}.request_headers"),
+            problems,
+        );
+        let response = self.fields(
+            &self.response_headers,
+            Known::of_response(groups, tables),
+            &format!("{key}.response_headers"),
+            problems,
+        );
         let (request, request_values) = request;
         let (mut response, response_values) = response;
         if self.cache.is_some() {
@@ -272,7 +280,7 @@ impl ProxyConfig {
         }
         self.refuse_unused_query_content(key, problems);
         let mirror = self.mirror.as_ref().map(|mirror| {
-            let known = Known { groups: Some(groups), tables, in_response: false };
+            let known = Known::of_request(Some(groups), tables);
             let key = format!("{key}.mirror");
             mirror.build((self, upstream.as_deref()), known, upstreams, &key, problems)
         });

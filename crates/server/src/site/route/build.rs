@@ -90,7 +90,7 @@ impl SiteConfig {
         let files = self.open_files(&scripts, context, problems)?;
         let mut root = self.build_route(files, None, ("site", Arc::new(self.host_groups())), context, problems);
         root.directory = self.root.as_ref().and_then(|path| {
-            let known = Known { groups: Some(&root.groups), tables: &context.tables, in_response: false };
+            let known = Known::of_request(Some(&root.groups), &context.tables);
             directory::template(path, known, "site.root", problems).map(Arc::new)
         });
         let everything = RoutePath::everything();
@@ -205,7 +205,7 @@ impl SiteConfig {
             _ => Arc::clone(&files),
         };
         let limits = around.map(|around| (&around.settings.limits, &around.route.limits));
-        let known = Known { groups: None, tables: &context.tables, in_response: false };
+        let known = Known::of_request(None, &context.tables);
         let limits = inherited(&self.limits, limits, |limits| {
             limits.build(known, &format!("{key}.limits"), &mut context.zones, problems)
         });
@@ -335,7 +335,7 @@ impl Tree<'_> {
         let own_root =
             own.alias.as_ref().map(|alias| (alias, "alias")).or(own.root.as_ref().map(|root| (root, "root")));
         if let Some((root, name)) = own_root {
-            let known = Known { groups: Some(&groups), tables: &context.tables, in_response: false };
+            let known = Known::of_request(Some(&groups), &context.tables);
             let template = directory::template(root, known, &format!("{KEY}.{name}"), problems);
             route.directory = template.map(Arc::new);
         }

@@ -50,7 +50,7 @@ impl RouteConfig {
             );
             return None;
         }
-        let known = Known { groups: Some(&route.groups), tables: &context.tables, in_response: false };
+        let known = Known::of_request(Some(&route.groups), &context.tables);
         let key = |name: &str| format!("{key}.{name}");
         if self.files {
             return Some(Action::Files);

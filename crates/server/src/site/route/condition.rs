@@ -265,7 +265,7 @@ impl MatchConfig {
         }
         for (text, wanted) in &self.value {
             let key = format!("{key}.value");
-            let known = Known { groups: Some(groups), tables, in_response: false };
+            let known = Known::of_request(Some(groups), tables);
             let template = Template::parse_text(text, &wanted.span, known, &key, problems);
             let test = wanted.build(&wanted.span, &key, problems);
             let Some(template) = template else { continue };
@@ -278,7 +278,7 @@ impl MatchConfig {
             all.push(Condition::Value(text.as_str().into(), template, test));
         }
         if let Some(exists) = &self.exists {
-            let known = Known { groups: Some(groups), tables, in_response: false };
+            let known = Known::of_request(Some(groups), tables);
             all.extend(Exists::build(exists, known, &format!("{key}.exists"), problems));
         }
         let inner = |all: &[MatchConfig], name: &str, groups: &mut Groups, problems: &mut Problems| {

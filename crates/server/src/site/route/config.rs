@@ -31,10 +31,13 @@ use crate::site::maintenance::MaintenanceConfig;
 use crate::site::pages::ErrorPageConfig;
 use crate::site::proxy::ProxyConfig;
 use crate::site::security_headers::SecurityHeaders;
-use crate::values::{At, SecretUrl, Short};
+use crate::values::{At, Off, SecretUrl, Short};
 
 /// A table that `true` stands for with its defaults, and that `false` takes away.
 pub(crate) type Switch<T> = Short<bool, T>;
+
+/// A table that `false` takes away.
+pub(crate) type OffOr<T> = Short<Off, T>;
 
 /// Makes [`SiteConfig`] and [`RouteConfig`]: the keys of each, the actions and the settings. A route inherits the settings that it does not have.
 macro_rules! configs {
@@ -263,9 +266,9 @@ configs! {
         /// Whether a request must pass `access` and the other guards, or one of both.
         satisfy: Satisfy = Satisfy::All,
         /// Password protection (HTTP Basic); `false`: none, whatever the route around has.
-        basic_auth: Switch<BasicAuthConfig> = Short::Short(false),
+        basic_auth: OffOr<BasicAuthConfig> = Short::Short(Off),
         /// Authentication by another server, that is asked whether a request may pass (`auth_request`); `false`: none, whatever the route around has.
-        forward_auth: Switch<ForwardAuthConfig> = Short::Short(false),
+        forward_auth: OffOr<ForwardAuthConfig> = Short::Short(Off),
         /// Whether applications may have files sent by X-Accel-Redirect, and by X-Sendfile: `true`, or a table. Their other X-Accel fields have an effect too, and
         /// none of these fields reaches clients. docs/authorised-downloads.md shows examples.
         accel: Switch<AccelConfig> = Short::Short(false),

@@ -156,7 +156,7 @@ fn a_request_whose_host_and_authority_differ_is_refused() {
 
 #[test]
 fn content_that_is_too_long_is_answered_and_not_wanted() {
-    let (site, server) = serve(&["--max-body", "10KiB"]);
+    let (site, server) = serve(&["--max-discarded-body", "10KiB"]);
     let mut http = connect(&site, &server, &[]);
     let stream = http.request("POST", "/f", &[], false);
     http.send(&frame(DATA, 0, stream, &[b'x'; 16_000]));

@@ -105,8 +105,12 @@ fn a_comparison_that_cannot_be_made_says_why() {
     let comparison = Comparison::new();
     let error = said(&comparison.run("GET https://a.test/\nGET /x\n", &[]), 1);
     assert!(error.contains("requests.txt:2: /x: write the whole URL"), "{error}");
-    let error = said(&comparison.run("GET http://a.test:81/\n", &[]), 1);
-    assert!(error.contains("no server of nginx listens on port 81"), "{error}");
+    let report = said(&comparison.run("GET http://a.test:81/\nGET https://a.test/\n", &[]), 5);
+    assert!(
+        report.contains("no server of nginx listens on port 81: write one of its ports into the URL: "),
+        "{report}"
+    );
+    assert!(report.ends_with("2 requests: 1 equal, 1 differ\n"), "{report}");
     let config = comparison.path("nginx.conf");
     let text = fs::read_to_string(&config).expect("it was written");
     fs::write(&config, text.replace("add_header X-Site a;", "add_header;")).expect("it is written");

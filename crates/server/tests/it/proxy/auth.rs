@@ -5,6 +5,7 @@ use sealion_testkit::http::{self, Response};
 use sealion_testkit::http2::reset;
 
 use super::post;
+use crate::guards::add_users;
 use crate::support::http2::Http2;
 use crate::support::upstream::{Received, Upstream, ok};
 use crate::support::{Site, access_line, access_lines, curl, wait_until};
@@ -89,6 +90,34 @@ fn what_the_server_says_decides_on_files_listings_and_forwarded_requests() {
     // The connection survives a refusal of a request without content.
     assert!(is_refused(&http::get(&mut client, "/a.txt").expect("a response")));
     assert_eq!(http::request(&mut client, "GET", "/a.txt", &[PASS]).expect("a response").body, b"a file");
+}
+
+#[test]
+fn a_field_has_the_user_of_the_password_and_never_what_a_client_says() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| ok(b""));
+    add_users(&site, "users", &["ada"]);
+    let keys = format!(
+        "route = [{{ path = '/in/', basic_auth = {{ users = 'users' }} }}]\n\
+         proxy = {{ to = '{}', request_headers = [\n\
+           {{ name = 'X-User', value = '{{user}}' }}, {{ name = 'X-Who', value = 'user={{user}}' }}] }}",
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let forged = [("X-User", "root"), ("x_user", "root"), ("X-User", "wheel"), ("X-Who", "root")];
+    let with_password = [&forged[..], &[("Authorization", "Basic YWRhOmFkYQ==")]].concat();
+    for (target, fields, user) in
+        [("/in/x", &with_password[..], &["ada"][..]), ("/x", &with_password[..], &[]), ("/x", &forged[..], &[])]
+    {
+        assert_eq!(http::request(&mut client, "GET", target, fields).expect("a response").status, 200);
+        let asked = upstream.last();
+        assert_eq!(asked.all("x-user"), user, "{target}");
+        assert_eq!(asked.all("x_user"), [""; 0], "{target}");
+        assert_eq!(asked.all("x-who"), [format!("user={}", user.concat())], "{target}");
+    }
+    assert_eq!(http::request(&mut client, "GET", "/in/x", &forged).expect("a response").status, 401);
+    assert_eq!(upstream.requests().len(), 3);
 }
 
 #[test]

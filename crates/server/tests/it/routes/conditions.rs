@@ -207,6 +207,7 @@ fn the_end_of_a_request_is_explained_as_it_is_answered() {
         path = "/away/"
         redirect = "https://other.example{uri}"
     "#;
+    std::os::unix::fs::symlink("/etc/passwd", site.root().join("docs/link.txt")).expect("a link");
     let config = site.config(keys);
     let file = config.write();
     let root = site.root().display().to_string();
@@ -230,6 +231,14 @@ fn the_end_of_a_request_is_explained_as_it_is_answered() {
             "",
             format!(
                 "404: there is no {root}/docs/b.txt, {root}/docs/b.txt.html; the fallback /app.html is for clients whose Accept has HTML, with the error page /404.html"
+            ),
+        ),
+        (
+            "GET https://example.org/docs/link.txt",
+            "Accept: image/png",
+            "",
+            format!(
+                "404: {root}/docs/link.txt: symbolic link leads out of the root, or is absolute: make it relative (ln -sr), or copy the file; the fallback /app.html is for clients whose Accept has HTML, with the error page /404.html"
             ),
         ),
         ("GET https://example.org/tried/x", "", "", "403: the directory has no index and no listing".to_owned()),
