@@ -180,7 +180,7 @@ pub(super) fn redirect(
     let is_kept = ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string"]
         .into_iter()
         .find(|end| to.ends_with(end));
-    let is_kept = is_kept.filter(|_| variables.changed_query().is_none());
+    let is_kept = is_kept.filter(|_| !variables.has_other_query());
     let without = is_kept.map_or(to, |end| to.strip_suffix(end).unwrap_or(to));
     let target = variables.template(context, without)?.replace("{{", "%7B").replace("}}", "%7D");
     let begins =
@@ -366,7 +366,11 @@ fn last_of(context: &mut Context, place: Place<'_, '_>, last: &str) -> Result<St
             let to = target(context, place.variables, last)?;
             let has_query =
                 ["?", "$is_args", "${is_args}"].iter().any(|own| last.contains(own)) || to.contains("{uri}");
-            if has_query && !last.ends_with('?') { to } else { format!("{to}?") }
+            match place.variables.own_query()? {
+                _ if !has_query || last.ends_with('?') => format!("{to}?"),
+                Some(query) if !to.contains('?') => format!("{to}?{query}"),
+                _ => to,
+            }
         }
     })
 }

@@ -276,6 +276,11 @@ fn forms_that_nginx_refuses_and_a_route_does_not_are_named() {
         ("error_page 403 =200 /b; if ($arg_z) { error_page 500 /50x; } deny all;", "UNGUARDED"),
         ("error_page 403 = @b; if ($arg_z) { return 403; } proxy_pass http://10.0.0.1;", "named"),
         ("try_files /f$arg_f/ =403;", "named"),
+        // The query of a condition.
+        ("set $args z=1; fastcgi_pass 127.0.0.1:9000;", "named"),
+        ("if ($arg_k) { set $args z=1; } return 302 /x$is_args$args;", "closed"),
+        ("if ($arg_k) { set $args z=1; } rewrite ^ /b last;", "closed"),
+        ("if ($arg_k) { set $args z=1; } rewrite ^ /b? last;", "equal"),
         ("add_header Set-Cookie z=1; proxy_pass http://10.0.0.1;", "named"),
     ] {
         let whole = format!("root /srv; location /a/ {{ {server} }} location @b {{ proxy_pass http://10.0.0.2; }}");

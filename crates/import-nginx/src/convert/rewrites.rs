@@ -26,7 +26,8 @@ fn may_have(expression: &str, start: &str) -> bool {
 fn target(context: &mut Context, variables: &Variables, to: &str) -> Result<String, String> {
     let own = action::target(context, variables, to).map_err(NotPassed::into_reason)?;
     // The query of `set`, or of a rewrite before it.
-    if let Some(query) = variables.changed_query().filter(|_| !to.ends_with('?')) {
+    let query = if to.ends_with('?') { None } else { variables.own_query().map_err(|lost| lost.to_string())? };
+    if let Some(query) = query {
         return Ok(match own.split_once('?') {
             None => format!("{own}?{query}"),
             Some((path, "")) => format!("{path}?{query}"),

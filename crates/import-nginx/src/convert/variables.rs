@@ -179,8 +179,16 @@ impl Variables {
         }
     }
 
+    /// The same where a condition decides about no query.
+    pub(super) fn own_query(&self) -> Result<Option<&str>, Lost> {
+        match self.cases("args") {
+            Some(_) => Err(Lost::Cases("args".to_owned())),
+            None => Ok(self.changed_query()),
+        }
+    }
+
     /// Whether the query may be another one than the query of the request.
-    fn has_other_query(&self) -> bool {
+    pub(super) fn has_other_query(&self) -> bool {
         self.changed_query().is_some() || self.cases("args").is_some()
     }
 

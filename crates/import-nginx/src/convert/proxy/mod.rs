@@ -125,6 +125,10 @@ pub(super) fn write(
     pass: &Directive,
 ) -> Result<(), NotPassed> {
     write_accel(table, place.level, pass);
+    if place.variables.has_other_query() && matches!(pass.name.as_str(), "fastcgi_pass" | "uwsgi_pass") {
+        context
+            .report_with(pass, "the program gets the query of the client: write a rewrite to the query that it gets");
+    }
     if pass.name == "fastcgi_pass" {
         return scripts::write(context, table, place, pass);
     }
@@ -134,10 +138,7 @@ pub(super) fn write(
     let url = url(context, place.variables, pass)?;
     let has_variable = pass.first().contains('$');
     let sent = url.sent(place.path, has_variable);
-    if place.variables.cases("args").is_some() {
-        return Err(NotPassed::Cases("args".to_owned()));
-    }
-    if let Some(query) = place.variables.changed_query() {
+    if let Some(query) = place.variables.own_query()? {
         let to = match sent {
             Sent::Same => "{path}".to_owned(),
             // It has all of its query.
@@ -168,7 +169,8 @@ pub(super) fn write(
         }
         Sent::Other(to) => {
             let prefix = elsewhere(context, place, pass, ItsPath::Requested)?;
-            table.set("rewrite", format!("{prefix}{to}"));
+            let query = if to.contains('?') && !has_variable { "{is_args}{query}" } else { "" };
+            table.set("rewrite", format!("{prefix}{to}{query}"));
             Ok(())
         }
         Sent::Appended { own, to } => {
