@@ -302,7 +302,7 @@ impl Steps<'_, '_, '_> {
     }
 }
 
-/// Whether requests go on behind an `if` with other settings than those of its block.
+/// Whether requests go on behind an `if` with settings of its own, or without the files that its block tries.
 fn gives_settings(directive: &Directive, block: &Block<'_, '_>) -> bool {
     let goes_on = |inner: &Directive| matches!(inner.name.as_str(), "set" | "rewrite" | "break");
     let inner = directive.children();
