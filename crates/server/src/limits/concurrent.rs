@@ -123,7 +123,7 @@ mod tests {
 
     fn built(texts: &[&str]) -> Vec<Concurrent> {
         let (tables, mut zones) = (crate::placeholders::Tables::default(), ConcurrentZones::default());
-        let known = Known { groups: None, tables: &tables, in_response: false };
+        let known = Known::of_request(None, &tables);
         let build = |text: &&str| {
             let mut problems = Problems::of_file(Path::new("x.toml"), text);
             let config: ConcurrentConfig = toml::from_str(text).unwrap();
