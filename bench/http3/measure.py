@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-CELLS = [("1k", 1), ("1k", 16), ("16k", 1), ("64k", 1), ("1m", 1)]
+CELLS = [("1k", 1), ("1k", 16), ("16k", 1), ("64k", 1), ("1m", 1), ("16m", 1)]
 SECONDS = 3
 
 

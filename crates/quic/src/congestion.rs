@@ -2,11 +2,13 @@
 //!
 //! A client that acknowledges packets before it has received them (CVE-2025-4820, CVE-2025-4821) makes any controller open its
 //! window; the bound is what such a client gets.
+//!
+//! On a near path the bound is smaller: no loss ends the growth there, and the bytes beyond what the path carries only queue.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig};
@@ -47,6 +49,14 @@ impl ControllerFactory for BoundedFactory {
 /// Ten packets of 1,200 bytes (RFC 9002 §7.2).
 const INITIAL_WINDOW: u64 = 12_000;
 
+/// The round-trip time below which a path is near: loopback, or a network of a building.
+const NEAR: Duration = Duration::from_micros(500);
+
+/// The window of a near path: in a round trip of [`NEAR`], 4 Gbit/s. MEASURED: 32 connections with windows of some megabytes each
+/// leave the processor's caches; a response of 16 MB then takes 1.46 times as much processor time, and one of 1 MB 1.21 times
+/// (loopback, medians of three interleaved rounds, 2026-11-28).
+const NEAR_WINDOW: u64 = 256 << 10;
+
 struct Bounded {
     inner: Box<dyn Controller>,
     max_window: u64,
@@ -59,6 +69,9 @@ impl Controller for Bounded {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        if rtt.min() < NEAR {
+            self.max_window = self.max_window.min(NEAR_WINDOW);
+        }
         self.inner.on_ack(now, sent, bytes, app_limited, rtt);
     }
 

@@ -163,3 +163,18 @@ fn levels_order_what_is_sent() {
         network.run(|network| network.clients[client].received.values().all(|(_, ended)| *ended));
     }
 }
+
+/// A window beyond what a short path carries only queues.
+#[test]
+fn a_near_path_has_a_small_window() {
+    for congestion in [Congestion::Cubic, Congestion::Bbr] {
+        let [near, far] = [0, 10].map(|delay| {
+            let mut network = Network::new(Limits { congestion, ..Limits::default() });
+            network.delay = delay;
+            echo(&mut network, &[4_000_000]);
+            let key = network.server.keys[0];
+            network.server.endpoint.connection(key).unwrap().congestion_window()
+        });
+        assert!(near <= 256 << 10 && far > 256 << 10, "{congestion:?}: {near}, {far}");
+    }
+}

@@ -4,7 +4,7 @@ use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric, Percentile};
 use super::{against_peer, against_size, cost};
 use crate::row::Row;
-use crate::statistics::{Difference, Ratio};
+use crate::statistics::{CLAIM_ROUNDS, Difference, Ratio};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -85,17 +85,16 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
         let idle = row.idle_memory.is_some();
         let of = |arm: &str| of_cell.iter().find(|measured| measured.arm == arm).copied();
         let value = |arm: &str| {
-            if idle {
-                Some(1000.0 * of(arm)?.median(Metric::IdleMemory)?)
-            } else {
-                of(arm)?.median(Metric::CpuPerRequest)
+            let measured = of(arm).filter(|measured| !is_mostly_late(measured))?;
+            match idle {
+                true => Some(1000.0 * measured.median(Metric::IdleMemory)?),
+                false => measured.median(Metric::CpuPerRequest),
             }
         };
         let format = if idle { units::bytes } else { units::time };
         let mut line = vec![label(row)];
         for arm in &arms {
-            let is_void = of(arm).is_some_and(|measured| measured.rounds.is_empty() && !measured.voids.is_empty());
-            let missing = if is_void { NOT_MEASURED } else { "" };
+            let missing = if of(arm).is_some_and(is_mostly_late) { NOT_MEASURED } else { "" };
             line.push(value(arm).map_or_else(|| missing.to_owned(), format));
             if *arm != baseline {
                 let ratio =
@@ -104,7 +103,9 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
             }
         }
         line.extend(arms.iter().map(|arm| {
-            let Some(measured) = of(arm).filter(|_| !idle) else { return String::new() };
+            let Some(measured) = of(arm).filter(|measured| !idle && !is_mostly_late(measured)) else {
+                return String::new();
+            };
             match beside(cells, measured) {
                 Some((p99, ratio)) => format!("{p99}, {} alone", times(&ratio)),
                 None if open_loops && row.rate.is_none() => String::new(),
@@ -186,6 +187,11 @@ fn any(measured: &Measured) -> Option<&Row> {
     measured.rounds.first().or_else(|| measured.voids.iter().find(|row| row.rate.is_some()))
 }
 
+/// Whether too few rounds of an open loop are left for an interval, because the client was late in the others.
+fn is_mostly_late(measured: &Measured) -> bool {
+    measured.rounds.len() < CLAIM_ROUNDS && measured.voids.iter().any(|row| row.rate.is_some())
+}
+
 const NOT_MEASURED: &str = "not measured on this machine";
 
 #[cfg(test)]
@@ -210,9 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_whose_rounds_are_all_void_is_named_and_has_no_figure() {
+    fn an_open_loop_with_too_few_rounds_is_named_and_has_no_figure() {
         let late = |arm| row(arm, Some(1000.0), "the client was late");
-        let rows = vec![row("nginx", None, ""), row("user", None, ""), late("nginx"), row("user", Some(1000.0), "")];
+        let good = |arm| row(arm, Some(1000.0), "");
+        let mut rows = vec![row("nginx", None, ""), row("user", None, ""), late("nginx"), late("user")];
+        rows.extend([["nginx"; 4], ["user"; 4]].concat().into_iter().map(good));
+        rows.push(good("user"));
         let cells = gather(rows);
         let table = table(&cells.iter().collect::<Vec<_>>(), "nginx");
         let lines: Vec<[&str; 4]> = table.rows.iter().map(|row| [0, 1, 2, 3].map(|at| row[at].as_str())).collect();
