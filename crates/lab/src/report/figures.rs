@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::histogram;
 use crate::row::Row;
-use crate::statistics::{self, Summary};
+use crate::statistics::{self, CLAIM_ROUNDS, Summary};
 use crate::units;
 
 /// All rounds of one cell on one arm.
@@ -106,6 +106,11 @@ impl Metric {
 }
 
 impl Measured {
+    /// Whether too few rounds of an open loop are left for an interval, because the client was late in the others.
+    pub(crate) fn is_mostly_late(&self) -> bool {
+        self.rounds.len() < CLAIM_ROUNDS && self.voids.iter().any(|row| row.rate.is_some())
+    }
+
     /// The metric over the rounds.
     pub(crate) fn summary(&self, metric: Metric) -> Option<Summary> {
         let values: Vec<f64> = self.rounds.iter().filter_map(|row| metric.of(row)).collect();

@@ -141,7 +141,8 @@ fn by_cell(cells: &[Measured]) -> Vec<(String, Vec<&Measured>)> {
 
 /// The rounds of a cell: a number, or minimum and maximum.
 fn rounds(cells: &[Measured]) -> String {
-    let counts = || cells.iter().map(|measured| measured.rounds.len()).filter(|count| *count > 0);
+    let shown = || cells.iter().filter(|measured| !measured.is_mostly_late());
+    let counts = || shown().map(|measured| measured.rounds.len()).filter(|count| *count > 0);
     match (counts().min(), counts().max()) {
         (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
         (_, most) => most.unwrap_or(0).to_string(),

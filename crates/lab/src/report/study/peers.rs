@@ -4,7 +4,7 @@ use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric, Percentile};
 use super::{against_peer, against_size, cost};
 use crate::row::Row;
-use crate::statistics::{CLAIM_ROUNDS, Difference, Ratio};
+use crate::statistics::{Difference, Ratio};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -85,7 +85,7 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
         let idle = row.idle_memory.is_some();
         let of = |arm: &str| of_cell.iter().find(|measured| measured.arm == arm).copied();
         let value = |arm: &str| {
-            let measured = of(arm).filter(|measured| !is_mostly_late(measured))?;
+            let measured = of(arm).filter(|measured| !measured.is_mostly_late())?;
             match idle {
                 true => Some(1000.0 * measured.median(Metric::IdleMemory)?),
                 false => measured.median(Metric::CpuPerRequest),
@@ -94,7 +94,7 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
         let format = if idle { units::bytes } else { units::time };
         let mut line = vec![label(row)];
         for arm in &arms {
-            let missing = if of(arm).is_some_and(is_mostly_late) { NOT_MEASURED } else { "" };
+            let missing = if of(arm).is_some_and(Measured::is_mostly_late) { NOT_MEASURED } else { "" };
             line.push(value(arm).map_or_else(|| missing.to_owned(), format));
             if *arm != baseline {
                 let ratio =
@@ -103,7 +103,7 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
             }
         }
         line.extend(arms.iter().map(|arm| {
-            let Some(measured) = of(arm).filter(|measured| !idle && !is_mostly_late(measured)) else {
+            let Some(measured) = of(arm).filter(|measured| !idle && !measured.is_mostly_late()) else {
                 return String::new();
             };
             match beside(cells, measured) {
@@ -185,11 +185,6 @@ fn beside(cells: &[&Measured], measured: &Measured) -> Option<(Percentile, Ratio
 /// A row of the cell, for the values that all rounds share. An open loop whose client was always late has void rows only.
 fn any(measured: &Measured) -> Option<&Row> {
     measured.rounds.first().or_else(|| measured.voids.iter().find(|row| row.rate.is_some()))
-}
-
-/// Whether too few rounds of an open loop are left for an interval, because the client was late in the others.
-fn is_mostly_late(measured: &Measured) -> bool {
-    measured.rounds.len() < CLAIM_ROUNDS && measured.voids.iter().any(|row| row.rate.is_some())
 }
 
 const NOT_MEASURED: &str = "not measured on this machine";
