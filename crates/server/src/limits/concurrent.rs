@@ -27,7 +27,7 @@ pub(crate) struct ConcurrentConfig {
     pub zone: Option<At<String>>,
 }
 
-/// What the requests in progress of a count are counted under.
+/// The client or the value that a request is counted by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Holder {
     Client(ClientNetwork),

@@ -128,7 +128,7 @@ fn decoded(response: &Response) -> Vec<u8> {
     }
 }
 
-/// The first byte that two contents, of which one is long, do not have in common. `None`: both are short texts, which are shown whole.
+/// The first byte in which two contents differ, if one of them is long. `None`: both are short texts, which are shown whole.
 fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     let is_short = |content: &[u8]| content.len() <= MAX_SHOWN && std::str::from_utf8(content).is_ok();
     let common = || one.iter().zip(other).take_while(|(one, other)| one == other).count();

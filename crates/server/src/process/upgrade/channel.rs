@@ -28,7 +28,7 @@ pub(super) enum Message {
     Datagrams { share: Option<Share>, older: Vec<(u32, Share)>, reset: Secret, token: Secret },
     /// Old to new: end of the sockets; and the confinement that the new process inherits.
     All { confinement: Confinement },
-    /// New to old: it accepts connections, and takes those of the old process.
+    /// New to old: it accepts connections, and takes the old process's connections.
     Serving,
     /// New to old: it cannot serve.
     Failed { why: String },
